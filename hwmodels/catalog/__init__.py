@@ -1,0 +1,89 @@
+"""Facts about hardware and software stacks: YAML files with unit, source and confidence per figure.
+
+``gpu("mi300x")``, ``node("mi300x-8x400g")``, ``nic``, ``switch`` and ``stack`` build the entry of that
+name or raise ``UnknownName``, which lists the known names nearest first. There is never a default.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hwmodels.catalog.errors import CatalogError, UnknownName, nearest_first
+from hwmodels.catalog.files import KINDS, names, raw, record
+from hwmodels.catalog.gpu_entry import build_gpu
+from hwmodels.catalog.nic_entry import build_nic
+from hwmodels.catalog.node_entry import build_node
+from hwmodels.catalog.stack_entry import build_stack
+from hwmodels.catalog.switch_entry import build_switch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hwmodels.gpu import Gpu
+    from hwmodels.node import Nic, Node
+    from hwmodels.stack import StackProfile
+    from hwmodels.switch import Switch
+
+__all__ = [
+    "KINDS",
+    "CatalogError",
+    "UnknownName",
+    "entry",
+    "gpu",
+    "names",
+    "newest_stack",
+    "nic",
+    "node",
+    "stack",
+    "switch",
+]
+
+
+@cache
+def gpu(name: str) -> Gpu:
+    return build_gpu(record("gpu", name))
+
+
+@cache
+def nic(name: str) -> Nic:
+    return build_nic(record("nic", name))
+
+
+@cache
+def switch(name: str) -> Switch:
+    return build_switch(record("switch", name))
+
+
+@cache
+def node(name: str) -> Node:
+    return build_node(record("node", name), gpu, nic)
+
+
+@cache
+def stack(name: str) -> StackProfile:
+    return build_stack(record("stack", name, parent_key="inherits"))
+
+
+@cache
+def newest_stack(gpu_name: str) -> StackProfile:
+    """The newest tuned profile that covers ``gpu_name``, an untuned one only if there is no other.
+
+    Raises ``UnknownName`` (kind ``gpu`` or ``stack``) when there is no such GPU or no profile for it.
+    """
+    gpu(gpu_name)
+    covering = [stack(name) for name in names("stack") if gpu_name in raw("stack", name).get("gpus", ())]
+    if not covering:
+        covered = {gpu for name in names("stack") for gpu in raw("stack", name).get("gpus", ())}
+        hint = f"no profile covers GPU {gpu_name}; GPUs with one: {', '.join(sorted(covered))}"
+        raise UnknownName("stack", gpu_name, nearest_first(gpu_name, names("stack")), hint)
+    return max(covering, key=lambda profile: (profile.tuned, profile.date, profile.name))
+
+
+def entry(kind: str, name: str) -> Gpu | Node | Nic | Switch | StackProfile:
+    """The entry ``name`` of ``kind``, one of ``KINDS``."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    build: dict[str, Callable[[str], Gpu | Node | Nic | Switch | StackProfile]]
+    build = {"gpu": gpu, "node": node, "nic": nic, "switch": switch, "stack": stack}
+    return build[kind](name)

@@ -1,0 +1,67 @@
+"""A stack file as a ``StackProfile``.
+
+The keys are the fields of ``StackProfile``; fields that end in ``_s`` are written without it and with
+a unit (``kernel_gap: {value: "5 us", …}``), fields with ``bytes`` in their name may carry one too
+(``"30 B"``). ``attention_rates`` is a list of ``{direction, sequence_length, flops: {value: …}}``. What
+a profile leaves out comes from the profile it ``inherits``, figure by figure (a list as a whole).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from hwmodels.stack import AttentionRate, StackProfile
+
+if TYPE_CHECKING:
+    from hwmodels.catalog.record import Record
+
+_DIRECTIONS = ("forward", "backward")
+
+
+def build_stack(record: Record) -> StackProfile:
+    """Raises ``CatalogError`` for keys missing after inheritance and for unknown ones."""
+    values: dict[str, Any] = {
+        "name": record.text("name"),
+        "title": record.text("title"),
+        "date": record.day("date"),
+        "gpus": record.texts("gpus"),
+        "inherits": record.text("inherits") if "inherits" in record else None,
+        "tuned": record.flag("tuned"),
+        "attention_rates": tuple(_attention_rate(rate) for rate in record.sections("attention_rates")),
+    }
+    for field in fields(StackProfile):
+        if field.name not in values and field.name != "figures":
+            values[field.name] = _read(record, field.name, str(field.type))
+    record.facts()
+    record.done()
+    return StackProfile(**values, figures=record.figures)
+
+
+def _read(record: Record, name: str, annotation: str) -> object:
+    """The value of one field of ``StackProfile``, by its annotation."""
+    if annotation.startswith("Mapping"):
+        return _table(record.section(name), whole="int" in annotation)
+    if annotation == "bool":
+        word = record.choice(name)
+        if word not in ("true", "false"):
+            raise record.error(name, f"{word!r} is neither true nor false")
+        return word == "true"
+    if annotation == "int":
+        return record.count(name)
+    if name.endswith("_s"):
+        return record.quantity(name.removesuffix("_s"), "time")
+    return record.quantity(name, "number", "bytes") if "bytes" in name else record.quantity(name, "number")
+
+
+def _table(section: Record, *, whole: bool) -> dict[str, float]:
+    return {key: section.count(key) if whole else section.quantity(key, "number", "bytes") for key in section}
+
+
+def _attention_rate(record: Record) -> AttentionRate:
+    direction = record.text("direction")
+    if direction not in _DIRECTIONS:
+        raise record.error("direction", f"{direction!r} is neither {' nor '.join(_DIRECTIONS)}")
+    rate = AttentionRate(direction, record.count("sequence_length"), record.quantity("flops", "flops"))
+    record.done()
+    return rate

@@ -1,0 +1,52 @@
+"""A dated software-efficiency profile: what one software stack gets out of one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hwmodels.figure import Figure
+
+
+@dataclass(frozen=True)
+class AttentionRate:
+    """Measured rate of one attention kernel at one sequence length (head dim 128 unless said)."""
+
+    direction: str  # "forward" | "backward"
+    sequence_length: int
+    flops: float  # FLOP/s, counting causal attention at half
+
+
+@dataclass(frozen=True)
+class StackProfile:
+    """Efficiency figures of one (GPU, software) pair at one date.
+
+    Efficiencies multiply a *mechanistic* time and are fitted only on runs marked ``fit``;
+    memory constants are facts about the software. ``inherits`` names the profile that figures
+    come from when this stack has too few runs of its own.
+    """
+
+    name: str
+    title: str
+    date: str
+    gpus: tuple[str, ...]
+    inherits: str | None
+    tuned: bool
+    gemm_efficiency: Mapping[str, float]  # by number format
+    stream_efficiency: float  # of HBM peak
+    overlap_slowdown: float  # kappa: GEMM beside a collective runs this much slower
+    attention_rates: tuple[AttentionRate, ...]
+    attention_unfused_passes: float  # passes over the score matrix, forward
+    kernel_gap_s: float
+    streaming_factor: float  # unfused stacks move more bytes than the fused closed form
+    cross_entropy_bytes_per_logit: Mapping[str, float]  # kernel: default (what the stack runs), fused, unfused
+    optimizer_bytes_per_parameter: float
+    gradient_accumulation_bytes_per_parameter: float
+    scale_up_efficiency: float  # of the node's usable collective bandwidth
+    scale_out_efficiency: float  # of the NICs' usable bandwidth, collectives
+    p2p_efficiency: float  # of the NIC's usable bandwidth, pipeline sends
+    blocking_p2p: bool
+    recompute_early_stop: bool  # recomputation skips the last linear layer of a block
+    fixed_step_s: float  # host and replica skew, per step
+    memory: Mapping[str, float]  # allocator facts, see sim/parallel/memory.py
+    figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

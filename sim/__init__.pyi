@@ -1,0 +1,12 @@
+from sim.catalog import catalog_entries as catalog_entries
+from sim.catalog import catalog_entry as catalog_entry
+from sim.ledger import validate as validate
+from sim.results import StepResult as StepResult
+from sim.scenario import Scenario as Scenario
+from sim.scenario import ScenarioError as ScenarioError
+from sim.scenario import json_schema as json_schema
+from sim.scenario import load as load
+from sim.scenario import loads as loads
+from sim.step import simulate as simulate
+
+__version__: str

@@ -1,0 +1,127 @@
+"""Whose fault each second is: causes along the last-finishing rank, and what communication hid.
+
+The last rank's compute stream is walked from the start of the step to its end. Work is charged to its
+own causes. A wait is charged to the task that ended it: to that task's cause while the task ran, to its
+``wait_cause`` before that (a pipeline message still being computed elsewhere is bubble). So the causes
+sum to the step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from sim.engine.timeline import Timeline
+from sim.pricing import Part, Price
+from sim.program import COMPUTE, Program, Task
+from sim.results import Record
+
+
+def last_role(timeline: Timeline) -> int:
+    """The role whose compute stream ends last; the first of equals."""
+    ends = [
+        max((timeline.end_s[i] for i in streams.get(COMPUTE, ())), default=0.0)
+        for streams in timeline.program.order
+    ]
+    return max(range(len(ends)), key=lambda role: (ends[role], -role))
+
+
+def breakdown(timeline: Timeline, prices: Sequence[Price]) -> dict[str, float]:
+    """Seconds by cause along the last role; sums to the makespan."""
+    seconds: dict[str, float] = defaultdict(float)
+    now = 0.0
+    for task_id in timeline.program.order[last_role(timeline)][COMPUTE]:
+        start, end = timeline.start_s[task_id], timeline.end_s[task_id]
+        if start > now:
+            _charge_wait(seconds, timeline, prices, task_id, now)
+        for part in prices[task_id].parts:
+            seconds[part.cause] += part.seconds
+        now = end
+    return {cause: s for cause, s in seconds.items() if s > 0.0}
+
+
+def _charge_wait(
+    seconds: dict[str, float], timeline: Timeline, prices: Sequence[Price], task_id: int, since: float
+) -> None:
+    tasks, until = timeline.program.tasks, timeline.start_s[task_id]
+    culprit = max(tasks[task_id].waits, key=lambda w: (timeline.end_s[w], -w))
+    left = until - since
+    if tasks[culprit].stream != COMPUTE:
+        for other in _running(timeline, culprit, since):
+            ran = min(until, timeline.end_s[other]) - max(since, timeline.start_s[other])
+            ran = min(max(ran, 0.0), left)
+            left -= ran
+            for part in prices[other].parts:
+                if prices[other].seconds:
+                    seconds[part.cause] += ran * part.seconds / prices[other].seconds
+    seconds[tasks[culprit].wait_cause] += left
+
+
+def _running(timeline: Timeline, culprit: int, since: float) -> Iterator[int]:
+    """The culprit and its predecessors on the same stream that ended after ``since``, latest first."""
+    task = timeline.program.tasks[culprit]
+    order = timeline.program.order[task.role][task.stream]
+    for position in range(_position(timeline.program, culprit), -1, -1):
+        if timeline.end_s[order[position]] <= since:
+            return
+        yield order[position]
+
+
+def _position(program: Program, task_id: int) -> int:
+    """Index of a task in its stream; ids grow along a stream."""
+    task = program.tasks[task_id]
+    return bisect_left(program.order[task.role][task.stream], task_id)
+
+
+def hidden(timeline: Timeline, prices: Sequence[Price]) -> dict[str, float]:
+    """Seconds of the last role's communication that ran while its compute stream was busy, by cause."""
+    role = last_role(timeline)
+    streams = timeline.program.order[role]
+    busy = [(timeline.start_s[i], timeline.end_s[i]) for i in streams.get(COMPUTE, ())]
+    seconds: dict[str, float] = defaultdict(float)
+    for stream, ids in streams.items():
+        if stream == COMPUTE:
+            continue
+        cursor = 0
+        for i in ids:
+            start, end = timeline.start_s[i], timeline.end_s[i]
+            while cursor < len(busy) and busy[cursor][1] <= start:
+                cursor += 1
+            overlap, at = 0.0, cursor
+            while at < len(busy) and busy[at][0] < end:
+                overlap += max(0.0, min(end, busy[at][1]) - max(start, busy[at][0]))
+                at += 1
+            for part in prices[i].parts:
+                if prices[i].seconds:
+                    seconds[part.cause] += overlap * part.seconds / prices[i].seconds
+    return {cause: s for cause, s in seconds.items() if s > 0.0}
+
+
+def records(timeline: Timeline, prices: Sequence[Price], ranks_per_role: int) -> tuple[Record, ...]:
+    """One row per task and cause, in task order; the parts of a task follow one another in time.
+
+    Layers folded into one task stay folded: its matrix products come as one row, and so on.
+    """
+    rows: list[Record] = []
+    for task in timeline.program.tasks:
+        now = timeline.start_s[task.id]
+        for part in prices[task.id].parts:
+            rows.append(_record(task, part, now, ranks_per_role))
+            now += part.seconds
+    return tuple(rows)
+
+
+def _record(task: Task, part: Part, start_s: float, ranks_per_role: int) -> Record:
+    return Record(
+        role=task.role,
+        rank=task.role * ranks_per_role,
+        stream=task.stream,
+        task=task.name,
+        kind=task.kind,
+        cause=part.cause,
+        start_s=start_s,
+        end_s=start_s + part.seconds,
+        bytes=part.bytes,
+        flops=part.flops,
+    )

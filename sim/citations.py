@@ -1,0 +1,75 @@
+"""The catalog figures a prediction rests on, with their sources, and those of them that are assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hwmodels.cluster import Cluster
+from hwmodels.figure import Figure
+from sim.results import Source
+from sim.workload.workload import Workload
+
+ASSUMED = "assumed"
+
+
+def cited_sources(cluster: Cluster, workload: Workload) -> tuple[Source, ...]:
+    """One entry per figure used, in the order machine, links, software, model."""
+    cited = [_source(entry, name, figure) for entry, name, figure in _used(cluster, workload)]
+    architecture = workload.architecture
+    cited.append(Source(f"model {architecture.name}", "configuration", *_split(architecture.source), "high"))
+    return tuple(cited)
+
+
+def assumed_figures(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
+    """The used figures that nobody measured, in words."""
+    return tuple(
+        f"{entry}: {name} = {figure.text}" + (f" ({figure.note})" if figure.note else "")
+        for entry, name, figure in _used(cluster, workload)
+        if figure.confidence == ASSUMED
+    )
+
+
+def _used(cluster: Cluster, workload: Workload) -> Iterator[tuple[str, str, Figure]]:
+    node, gpu, nic, stack = cluster.node, cluster.gpu, cluster.node.nic, cluster.stack
+    formats = sorted({workload.linear_dtype, workload.outer_dtype})
+    groups = [(f"gpu {gpu.name}", gpu.figures, _gpu_figures(formats))]
+    if cluster.gpus > 1:
+        groups.append((f"node {node.name}", node.figures, ("scale_up.usable_bandwidth", "scale_up.latency")))
+    if cluster.gpus > cluster.domain_gpus:
+        groups.append((f"nic {nic.name}", nic.figures, ("usable_bandwidth", "latency")))
+    groups.append((f"stack {stack.name}", stack.figures, _stack_figures(cluster, workload, formats)))
+    for entry, figures, names in groups:
+        for name in names:
+            if name in figures:
+                yield entry, name, figures[name]
+
+
+def _gpu_figures(formats: list[str]) -> tuple[str, ...]:
+    rates = [f"{kind}.{f}" for f in formats for kind in ("achievable_flops", "peak_flops")]
+    return (*rates, "power_cap", "compute_units", "hbm", "hbm_bandwidth")
+
+
+def _stack_figures(cluster: Cluster, workload: Workload, formats: list[str]) -> tuple[str, ...]:
+    names = [f"gemm_efficiency.{f}" for f in formats]
+    names += ["stream_efficiency", "kernel_gap", "streaming_factor", "optimizer_bytes_per_parameter"]
+    names.append(f"cross_entropy_bytes_per_logit.{workload.loss_kernel}")
+    if workload.fused_attention:
+        rates = range(len(cluster.stack.attention_rates))
+        names += [f"attention_rates[{i}].flops" for i in rates]
+    else:
+        names.append("attention_unfused_passes")
+    if cluster.gpus > 1:
+        names += ["overlap_slowdown", "scale_up_efficiency"]
+    if cluster.gpus > cluster.domain_gpus:
+        names += ["scale_out_efficiency", "p2p_efficiency"]
+    return (*names, "fixed_step")
+
+
+def _source(entry: str, name: str, figure: Figure) -> Source:
+    return Source(entry, name, *_split(figure.source), figure.confidence)
+
+
+def _split(citation: str) -> tuple[str, str]:
+    """``title, https://… (date)`` as title and address."""
+    title, found, address = citation.partition(", http")
+    return title, f"http{address.split(' ')[0]}" if found else ""

@@ -1,0 +1,193 @@
+"""The command ``sim``: parse, call one function of the public API, show.
+
+Exit codes: 0 ok, 2 bad input (a message on standard error, never a traceback), 3 does not fit in memory (the
+prediction is printed all the same). Everything heavy is imported inside the command that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+import sim
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+BAD_INPUT, DOES_NOT_FIT = 2, 3
+
+app = typer.Typer(
+    name="sim",
+    help="Predicts how long a training step takes on a cluster, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys instead of a page.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"trainsim {sim.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a field; repeatable.")
+    ] = None,
+    as_json: JsonFlag = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a Kineto trace (.json or .json.gz) for Perfetto."),
+    ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Print the memory of every stage instead.")
+    ] = False,
+) -> None:
+    """Predict one training step: time by cause, MFU, memory, bottleneck, sources."""
+    _require_file(scenario)
+    result = sim.simulate(sim.load(scenario, overrides=tuple(overrides or ())))
+    if trace is not None:
+        from sim.report.trace import write_trace
+
+        slices = write_trace(result, trace)
+        typer.echo(
+            f"trace of {slices:,} slices written to {trace}; open it in https://ui.perfetto.dev", err=True
+        )
+    if as_json:
+        _print_json(result.to_dict())
+    elif memory:
+        from sim.report.terminal.memory_page import memory_page
+
+        _print_page(memory_page(result))
+    else:
+        from sim.report.terminal.step_page import step_page
+
+        _print_page(step_page(result))
+    if not result.fits:
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+@app.command()
+def validate(
+    runs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of measured runs; default: the published ones.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare predictions with published measured runs: the ledger."""
+    if runs is not None and not runs.is_dir():
+        _refuse(f"--runs {runs}: no such folder")
+    ledger: Mapping[str, Any] = sim.validate(runs).to_dict()
+    if as_json:
+        _print_json(ledger)
+    else:
+        from sim.report.terminal.validation_page import validation_page
+
+        _print_page(validation_page(ledger))
+
+
+@app.command()
+def catalog(
+    name: Annotated[str | None, typer.Argument(help="An entry; without it, all names.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what is known: GPUs, NICs, nodes, stacks, models, each figure with its source."""
+    from sim.report.terminal.catalog_page import catalog_page, entry_page
+
+    if name is None:
+        entries = [entry.to_dict() for entry in sim.catalog_entries()]
+        if as_json:
+            _print_json(entries)
+        else:
+            _print_page(catalog_page(entries))
+    else:
+        entry = sim.catalog_entry(name).to_dict()
+        if as_json:
+            _print_json(entry)
+        else:
+            _print_page(entry_page(entry))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    _print_json(sim.json_schema())
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? instead of failing
+    try:
+        app()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough. The interpreter would flush again at exit and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except OSError as error:
+        _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except ValueError as error:  # every input error of the project is one: scenarios, names, units, plans
+        located: tuple[str, ...] = getattr(error, "errors", ())  # of a scenario: file:line:column: field: ...
+        if located:
+            typer.echo("\n".join(located), err=True)
+            raise SystemExit(BAD_INPUT) from None
+        _refuse(str(error))
+
+
+def _require_file(path: Path) -> None:
+    if path.is_dir():
+        _refuse(f"{path}: is a folder; name a scenario file in it")
+    if not path.exists():
+        nearest = _nearest_scenarios(path)
+        _refuse(f"{path}: no such file" + (f"; did you mean {nearest}?" if nearest else ""))
+
+
+def _nearest_scenarios(path: Path) -> str:
+    """Files beside ``path``, or shipped ones, whose names are close to it."""
+    import difflib
+
+    from sim.data_paths import scenarios_dir
+
+    try:
+        shipped = scenarios_dir()
+    except FileNotFoundError:
+        shipped = path.parent
+    known = {file.name: file for folder in (shipped, path.parent) for file in folder.glob("*.y*ml")}
+    return " or ".join(str(known[name]) for name in difflib.get_close_matches(path.name, known, n=2))
+
+
+def _print_json(content: Any) -> None:
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _print_page(page: RenderableType) -> None:
+    from sim.report.terminal.console import console
+
+    console().print(page)
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise SystemExit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""The ledger: predictions against published measured runs."""
+
+from __future__ import annotations
+
+from sim.ledger.loader import LedgerError, load_directory, load_file
+from sim.ledger.report import LedgerReport, score_files, validate
+
+__all__ = ["LedgerError", "LedgerReport", "load_directory", "load_file", "score_files", "validate"]

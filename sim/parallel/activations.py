@@ -1,0 +1,141 @@
+"""Activations that one rank keeps from a layer's forward until its backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.parallel.layout import Layout
+from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
+from sim.workload.architecture import Architecture
+
+MLP_OPS = ("norm 2 input", "norm 2 output", "mlp input projection", "mlp activation", "mlp dropout mask")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One rank's share of one micro-batch.
+
+    ``tokens`` = b·s/cp. ``hidden_bytes`` (H) is one hidden state as the rank keeps it: divided by tp
+    with sequence parallelism. ``gathered_hidden_bytes`` (Hf) is the whole one. ``score_elements`` are
+    the entries of the attention matrix of the rank's heads: a·tokens·s/tp.
+    """
+
+    tokens: float
+    element_bytes: float
+    hidden_bytes: float
+    gathered_hidden_bytes: float
+    score_elements: float
+    sequence_shards: int
+
+
+def micro_batch_slice(architecture: Architecture, layout: Layout, request: MemoryRequest) -> Slice:
+    tokens = layout.micro_batch * request.sequence_length / layout.cp
+    whole = request.element_bytes * tokens * architecture.hidden
+    shards = layout.tp if layout.sequence_parallel else 1
+    return Slice(
+        tokens=tokens,
+        element_bytes=request.element_bytes,
+        hidden_bytes=whole / shards,
+        gathered_hidden_bytes=whole,
+        score_elements=architecture.heads * tokens * request.sequence_length / layout.tp,
+        sequence_shards=shards,
+    )
+
+
+def saved_by_op(
+    architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
+) -> dict[str, float]:
+    """Bytes kept per op of one layer and micro-batch, nothing recomputed.
+
+    The accounting of Korthikanti et al. (arXiv:2205.05198) brought to flash attention, grouped-query
+    heads, SwiGLU and today's kernels: the softmax keeps one fp32 number per row and head, the raw QKV
+    output is freed, norms keep their statistics. With a frozen base the inputs of linear layers are
+    kept only where an adapter needs them.
+    """
+    part = micro_batch_slice(architecture, layout, request)
+    q, kv, tp = architecture.q_width, architecture.kv_width, layout.tp
+    row = part.element_bytes * part.tokens / tp
+    statistics = 2 if architecture.norm == "layernorm" else 1
+    outputs = 2 if layout.cp > 1 and request.context_exchange == "all-to-all" else 1
+    saved = {
+        "norm 1 input": part.hidden_bytes,
+        "norm 1 output": part.hidden_bytes,
+        "q, k, v": row * (q + 2 * kv),
+        "attention output": row * q * outputs,
+        "norm 2 input": part.hidden_bytes,
+        "norm 2 output": part.hidden_bytes,
+        "mlp input projection": row * architecture.ffn_in_width,
+        "mlp activation": row * architecture.ffn,
+        "norm statistics": 2 * statistics * 4.0 * part.tokens / part.sequence_shards,
+    }
+    saved |= attention_core_by_op(architecture, layout, request)
+    if architecture.mlp == "swiglu" and facts.unfused_swiglu:
+        saved["mlp input projection"] += row * architecture.ffn
+    if request.dropout > 0.0:
+        mask = part.tokens * architecture.hidden / part.sequence_shards
+        saved |= {"projection dropout mask": mask, "mlp dropout mask": mask}
+    return _without_frozen_inputs(saved, part, request) if request.frozen else saved
+
+
+def attention_core_by_op(
+    architecture: Architecture, layout: Layout, request: MemoryRequest
+) -> dict[str, float]:
+    """What the attention core keeps beside q, k, v and its output; selective recompute drops all of it.
+
+    Fused: 4·S·a/t of softmax statistics. Unfused: the probabilities (2·a·S·s/t in 16 bits) and with
+    dropout their mask (1 byte) and the dropped probabilities again: 5·a·s²·b/t in the paper.
+    """
+    part = micro_batch_slice(architecture, layout, request)
+    if request.attention == "fused":
+        return {"softmax statistics": 4.0 * part.tokens * architecture.heads / layout.tp}
+    saved = {"softmax output": part.element_bytes * part.score_elements}
+    if request.dropout > 0.0:
+        saved["attention dropout mask"] = part.score_elements
+        saved["attention dropout output"] = part.element_bytes * part.score_elements
+    return saved
+
+
+def _without_frozen_inputs(saved: dict[str, float], part: Slice, request: MemoryRequest) -> dict[str, float]:
+    """Drop inputs that only a base weight's gradient would need; add what the adapters keep.
+
+    Norm inputs, q, k, v, the attention output and the MLP's first product stay: gradients pass through
+    them. QKV's input stays where an adapter reads it; each adapter keeps its S·rank inner product.
+    """
+    dropped = {"norm 2 output", "mlp activation"}
+    if "qkv" not in request.lora_targets:
+        dropped.add("norm 1 output")
+    kept = {op: 0.0 if op in dropped else size for op, size in saved.items()}
+    adapters = len(set(request.lora_targets))
+    return kept | {"adapter products": part.element_bytes * part.tokens * request.lora_rank * adapters}
+
+
+@dataclass(frozen=True)
+class LayerActivations:
+    """Bytes of one layer and micro-batch: kept whole, kept when recomputed, and parts of it."""
+
+    whole: float
+    recomputed: float  # what a recomputed layer keeps
+    mlp: float  # the part its MLP block keeps
+    core: float  # the part its attention core keeps beside q, k, v and output
+
+
+def layer_activations(
+    architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
+) -> LayerActivations:
+    """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but the core."""
+    saved = saved_by_op(architecture, layout, request, facts)
+    whole = sum(saved.values())
+    core = sum(attention_core_by_op(architecture, layout, request).values())
+    kept = {"none": whole, "selective": whole - core, "full": saved["norm 1 input"]}
+    return LayerActivations(
+        whole=whole,
+        recomputed=kept[layout.recompute.kind],
+        mlp=sum(saved.get(op, 0.0) for op in MLP_OPS),
+        core=core,
+    )
+
+
+def micro_batch_bytes(layer: LayerActivations, layout: Layout, stage: int) -> float:
+    """Activations that one micro-batch in flight holds in the layers of ``stage``."""
+    recomputed = layout.recompute.layers[stage] if layout.recompute.kind != "none" else 0
+    return recomputed * layer.recomputed + (layout.stage_layers[stage] - recomputed) * layer.whole

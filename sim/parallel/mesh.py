@@ -1,0 +1,44 @@
+"""Where ranks sit: which communicator spans which scale-up domains.
+
+Ranks are laid out tensor-parallel first, then data-parallel, then pipeline, as Megatron does by
+default: neighbours in TP share a domain, pipeline stages are furthest apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.ops import Group
+from sim.parallel.layout import Layout
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Communicators of one ``layout`` over scale-up domains of ``domain_gpus`` GPUs."""
+
+    layout: Layout
+    domain_gpus: int
+
+    @property
+    def tp(self) -> Group:
+        return self._group("tp", self.layout.tp, stride=1)
+
+    @property
+    def dp(self) -> Group:
+        """Replicas (context-parallel ranks included: they share gradients)."""
+        return self._group("dp", self.layout.dp * self.layout.cp, stride=self.layout.tp)
+
+    @property
+    def pp(self) -> Group:
+        """Two neighbouring stages; ``per_domain`` is 2 when they share a domain."""
+        stride = self.layout.tp * self.layout.dp * self.layout.cp
+        return Group("pp", min(2, self.layout.pp), 2 if 2 * stride <= self.domain_gpus else 1)
+
+    @property
+    def embedding(self) -> Group:
+        """First and last stage, which share a tied embedding."""
+        inside = self.layout.gpus <= self.domain_gpus
+        return Group("embedding", min(2, self.layout.pp), 2 if inside else 1)
+
+    def _group(self, axis: str, size: int, stride: int) -> Group:
+        return Group(axis, size, max(1, min(size, self.domain_gpus // stride)))

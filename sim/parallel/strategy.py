@@ -1,0 +1,22 @@
+"""What the plan may overlap and in which formats state travels: the scenario's choices, hardware-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Communication choices of a plan. ``blocking_p2p`` is a fact of the stack, the rest are the user's.
+
+    ``prefetch`` is how many layers ahead FSDP gathers; ``reshard`` frees them after the forward pass
+    so that the backward pass gathers them again.
+    """
+
+    overlap_dp: bool = True
+    overlap_tp: bool = False
+    overlap_pp: bool = True
+    gradient_bytes: float = 4.0  # per element, on the wire
+    parameter_bytes: float = 2.0
+    prefetch: int = 1
+    reshard: bool = True

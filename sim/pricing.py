@@ -1,0 +1,142 @@
+"""Where abstract tasks meet a machine: each distinct piece of work gets its seconds once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from hwmodels.cluster import Cluster
+from sim.ops import (
+    AccumulateGradients,
+    Attention,
+    Collective,
+    CrossEntropy,
+    Gemm,
+    Host,
+    Launches,
+    Op,
+    Optimizer,
+    Stream,
+)
+from sim.program import COMPUTE, Program, Task, Work
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one cause takes of a task. ``bytes`` are those sent over links."""
+
+    cause: str
+    seconds: float
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Price:
+    """Duration of one task and its parts, which sum to it."""
+
+    seconds: float
+    parts: tuple[Part, ...]
+
+
+def price(program: Program, cluster: Cluster) -> tuple[Price, ...]:
+    """One price per task id, windows applied."""
+    pricer = _Pricer(cluster)
+    base = [pricer.work(task.work) for task in program.tasks]
+    return tuple(_stretched(program, base, cluster.stack.overlap_slowdown))
+
+
+class _Pricer:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._ops: dict[Op, float] = {}
+        self._works: dict[int, Price] = {}
+
+    def work(self, works: tuple[Work, ...]) -> Price:
+        """Memoised by identity: micro-batches share their work tuples."""
+        known = self._works.get(id(works))
+        if known is None:
+            known = self._works[id(works)] = self._sum(works)
+        return known
+
+    def _sum(self, works: tuple[Work, ...]) -> Price:
+        seconds: dict[str, float] = defaultdict(float)
+        flops: dict[str, float] = defaultdict(float)
+        sent: dict[str, float] = defaultdict(float)
+        beside = 0.0
+        for work in works:
+            spent = work.count * self.op(work.op)
+            if isinstance(work.op, Collective) and work.op.overlapped:
+                beside += spent
+            else:
+                seconds[work.cause] += spent
+            flops[work.cause] += work.count * work.op.flops
+            if isinstance(work.op, Collective):
+                sent[work.cause] += work.count * work.op.wire_bytes
+        if beside:
+            slowdown = self._cluster.stack.overlap_slowdown
+            seconds["interference"] += min(beside, sum(seconds.values())) * (1.0 - 1.0 / slowdown)
+            seconds["tensor_parallel"] += max(0.0, beside - sum(seconds.values()))
+        parts = tuple(Part(c, s, flops[c], sent[c]) for c, s in seconds.items())
+        return Price(sum(p.seconds for p in parts), parts)
+
+    def op(self, op: Op) -> float:
+        known = self._ops.get(op)
+        if known is None:
+            known = self._ops[op] = op_seconds(op, self._cluster)
+        return known
+
+
+def op_seconds(op: Op, cluster: Cluster) -> float:
+    """Seconds of one op on one rank of ``cluster``, uncontended."""
+    kernels = cluster.kernels
+    match op:
+        case Gemm(m, n, k, dtype):
+            return kernels.gemm_s(m, n, k, dtype)
+        case Attention():
+            scores = op.batch * op.heads * float(op.sequence_length) ** 2
+            return kernels.attention_s(
+                op.flops, scores, op.sequence_length, backward=op.backward, fused=op.fused
+            )
+        case Stream(moved, fusible):
+            return kernels.stream_s(moved, fusible=fusible)
+        case CrossEntropy(logits, kernel):
+            return kernels.cross_entropy_s(logits, kernel)
+        case Optimizer(parameters):
+            return kernels.optimizer_s(parameters)
+        case AccumulateGradients(parameters):
+            return kernels.accumulate_s(parameters)
+        case Launches(count):
+            return kernels.launch_s(count)
+        case Host():
+            return cluster.stack.fixed_step_s
+        case Collective(kind, size, group, _):
+            return cluster.collectives.seconds(kind, size, group.size, group.per_domain)
+
+
+def _stretched(program: Program, base: list[Price], slowdown: float) -> list[Price]:
+    """Slows compute tasks that run beside collectives.
+
+    Compute proceeds at 1/slowdown while a collective of its window runs, so a window of T compute
+    and C communication seconds stretches its compute by min(slowdown, 1 + (1 - 1/slowdown)·C/T)
+    (findings-dense section 1: exposed = (1 - 1/kappa)·t_comm + what does not fit).
+    """
+    compute: dict[str, float] = defaultdict(float)
+    beside: dict[str, float] = defaultdict(float)
+    for task, p in zip(program.tasks, base, strict=True):
+        if task.window is not None:
+            (compute if task.stream == COMPUTE else beside)[task.window] += p.seconds
+    return [
+        _slowed(task, p, compute, beside, slowdown) for task, p in zip(program.tasks, base, strict=True)
+    ]
+
+
+def _slowed(
+    task: Task, p: Price, compute: dict[str, float], beside: dict[str, float], slowdown: float
+) -> Price:
+    if task.window is None or task.stream != COMPUTE or not beside.get(task.window) or p.seconds == 0.0:
+        return p
+    ratio = beside[task.window] / compute[task.window]
+    factor = min(slowdown, 1.0 + (1.0 - 1.0 / slowdown) * ratio)
+    extra = p.seconds * (factor - 1.0)
+    return Price(p.seconds + extra, (*p.parts, Part("interference", extra, 0.0, 0.0)))

@@ -1,0 +1,57 @@
+"""The contract between planning, pricing and engines: what each kind of rank does, in which order.
+
+A ``Task`` occupies one stream of one role from its start to its end. It is as coarse as its
+dependencies permit: a whole pipeline chunk where only the pipeline waits on it, one layer where a
+gradient bucket or a parameter gather does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.ops import Op
+
+COMPUTE, COLLECTIVE, SEND = "compute", "collective", "send"  # streams of a role
+
+
+@dataclass(frozen=True)
+class Work:
+    """``count`` repetitions of one op, charged to one cause."""
+
+    op: Op
+    cause: str
+    count: float = 1.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One block of work on one stream.
+
+    ``waits`` are ids of tasks that must end first. ``window`` names the set of tasks that run side
+    by side: compute tasks of a window are slowed by the collectives of the same window.
+    ``wait_cause`` is what idle time ended by this task is charged to, beyond the task's own run.
+    """
+
+    id: int
+    role: int  # pipeline stage
+    stream: str
+    kind: str  # "forward" | "backward" | "gather" | "reduce" | "send" | "optimizer" | ...
+    name: str
+    microbatch: int
+    layers: tuple[int, int]  # [first, last) global layer ids; (0, 0) when none
+    work: tuple[Work, ...]
+    waits: tuple[int, ...] = ()
+    window: str | None = None
+    wait_cause: str = "bubble"
+
+
+@dataclass(frozen=True)
+class Program:
+    """All tasks of one step. ``order[role][stream]`` lists task ids in issue order."""
+
+    tasks: tuple[Task, ...]
+    order: tuple[dict[str, tuple[int, ...]], ...]
+
+    @property
+    def roles(self) -> int:
+        return len(self.order)

@@ -1,0 +1,1 @@
+"""Views of results: terminal pages and exports. Each sees ``sim.results`` only."""

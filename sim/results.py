@@ -1,0 +1,169 @@
+"""The nouns that leave the simulator: frozen, plain, with ``to_dict()`` and ``to_frame()``.
+
+Imports nothing of the project, so that every view, test and export can depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = ("fits", "at risk", "does not fit")  # from best to worst
+CAUSES_TOLERANCE = 1e-9  # relative: causes sum to the step
+PARTS_TOLERANCE = 1e-6  # relative: memory parts sum to what is allocated
+
+
+class Record(NamedTuple):
+    """One slice of time on one stream: the row type of every breakdown, timeline, trace and roofline.
+
+    ``role`` is the pipeline stage, ``rank`` the global rank that stands for it. ``start_s`` and ``end_s``
+    count from the start of the step. ``bytes`` are those moved over HBM or sent over a link, by kind.
+    """
+
+    role: int
+    rank: int
+    stream: str
+    task: str
+    kind: str
+    cause: str
+    start_s: float
+    end_s: float
+    bytes: float
+    flops: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one figure that this result rests on comes from."""
+
+    entry: str  # catalog entry, e.g. "gpu mi325x"
+    figure: str  # field of that entry, e.g. "hbm_bandwidth"
+    title: str
+    url: str
+    confidence: str  # high | medium | low | derived | assumed
+
+    def to_dict(self) -> dict[str, str]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """HBM of the fullest rank of one pipeline stage, at the moment of its peak, in bytes.
+
+    ``allocated_bytes`` is what tensors hold. ``reserved_bytes`` adds the allocator's slack and
+    ``device_bytes`` the context and communicators too; both are ranges, low and high.
+
+    Raises ``ValueError`` for an unknown verdict and for parts that do not sum to ``allocated_bytes``.
+    """
+
+    stage: int
+    rank: int
+    verdict: str  # fits | at risk | does not fit
+    allocated_bytes: float
+    reserved_bytes: tuple[float, float]
+    device_bytes: tuple[float, float]
+    parts_bytes: Mapping[str, float]
+    peak_name: str  # when the peak happens, in words
+    capacity_bytes: float
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"memory verdict {self.verdict!r}; known: {', '.join(VERDICTS)}")
+        parts = math.fsum(self.parts_bytes.values())
+        if not math.isclose(parts, self.allocated_bytes, rel_tol=PARTS_TOLERANCE):
+            raise ValueError(
+                f"stage {self.stage}: memory parts sum to {parts:.6g} B, allocated is {self.allocated_bytes:.6g} B"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain["reserved_bytes"] = list(self.reserved_bytes)
+        plain["device_bytes"] = list(self.device_bytes)
+        plain["parts_bytes"] = dict(self.parts_bytes)
+        return plain
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One training step of one scenario: seconds by cause, memory by stage, and what it all rests on.
+
+    Raises ``ValueError`` when ``breakdown_s`` does not sum to ``step_time_s`` (relative 1e-9), holds a
+    negative time, or when there is no stage.
+    """
+
+    scenario_name: str
+    scenario_hash: str
+    version: str
+    gpu: str
+    stack: str
+    stack_date: str
+    model_title: str
+    gpus: int
+    layout: Mapping[str, Any]  # tp, cp, pp, dp, micro_batch, microbatches, data_sharding, schedule, ...
+    step_time_s: float
+    tokens_per_step: float
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    tflops_per_gpu: float  # model FLOPs, in the convention of the MFU
+    mfu: float  # fraction of mfu_peak_flops
+    mfu_convention: str  # megatron | palm
+    mfu_peak_flops: float  # FLOP/s of one GPU
+    mfu_peak_name: str  # e.g. "dense bf16 peak of MI325X"
+    breakdown_s: Mapping[str, float]  # by cause; sums to step_time_s
+    hidden_s: Mapping[str, float]  # communication that ran under compute; not part of the step
+    memory: tuple[StageMemory, ...]
+    bottleneck: str
+    records: tuple[Record, ...] = field(default=(), repr=False)
+    sources: tuple[Source, ...] = field(default=(), repr=False)
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        total = math.fsum(self.breakdown_s.values())
+        if not math.isclose(total, self.step_time_s, rel_tol=CAUSES_TOLERANCE):
+            raise ValueError(f"causes sum to {total!r} s, the step takes {self.step_time_s!r} s")
+        for part, seconds in (*self.breakdown_s.items(), *self.hidden_s.items()):
+            if not seconds >= 0.0:
+                raise ValueError(f"cause {part!r} has {seconds!r} s")
+        if not self.memory:
+            raise ValueError("a result needs the memory of at least one stage")
+
+    @property
+    def worst_memory(self) -> StageMemory:
+        """The stage nearest to (or furthest beyond) what its GPU holds; the first one of equals."""
+        return max(self.memory, key=lambda m: (VERDICTS.index(m.verdict), m.device_bytes[1], -m.stage))
+
+    @property
+    def fits(self) -> bool:
+        """False only when some rank surely does not fit."""
+        return self.worst_memory.verdict != "does not fit"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented keys of ``sim run --json``: JSON types only, records left out."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "records"}
+        return plain | {
+            "layout": dict(self.layout),
+            "breakdown_s": dict(self.breakdown_s),
+            "hidden_s": dict(self.hidden_s),
+            "memory": self.worst_memory.to_dict(),
+            "stages": [stage.to_dict() for stage in self.memory],
+            "sources": [source.to_dict() for source in self.sources],
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The record table as a pandas frame, one row per record.
+
+        Raises ``ImportError`` naming the extra to install when pandas is missing.
+        """
+        try:
+            import pandas as pd
+        except ImportError as missing:
+            raise ImportError("to_frame() needs pandas: pip install 'trainsim[app]'") from missing
+        return pd.DataFrame(list(self.records), columns=list(Record._fields))

@@ -1,0 +1,122 @@
+"""The catalog entries a scenario names, with its own changes applied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sim.scenario.schema import GpuOverride, ScaleUpOverride, Scenario
+from sim.workload.architecture import Architecture
+
+if TYPE_CHECKING:
+    from hwmodels.gpu import Gpu
+    from hwmodels.node import Nic, Node, ScaleUp
+    from hwmodels.stack import StackProfile
+
+
+def architecture(scenario: Scenario) -> Architecture:
+    """The model, from the catalog or the scenario itself. Raises UnknownName."""
+    if not isinstance(scenario.model, str):
+        return scenario.model
+    from sim.workload.catalog import architecture as catalogued
+
+    return catalogued(scenario.model)
+
+
+def stack(scenario: Scenario) -> StackProfile:
+    """The software profile named, or the newest one for the node's GPU. Raises UnknownName."""
+    from hwmodels import catalog
+
+    if scenario.cluster.stack is not None:
+        return catalog.stack(scenario.cluster.stack)
+    return catalog.newest_stack(catalog_node(scenario).gpu.name)
+
+
+def catalog_node(scenario: Scenario) -> Node:
+    """The node as the catalog has it. Raises UnknownName."""
+    from hwmodels import catalog
+
+    return catalog.node(scenario.cluster.node)
+
+
+def node(scenario: Scenario) -> Node:
+    """The node with the scenario's GPU, scale-up and NIC changes. Raises UnknownName."""
+    cluster, base = scenario.cluster, catalog_node(scenario)
+    return replace(
+        base,
+        gpu=_changed_gpu(base.gpu, cluster.gpu),
+        scale_up=_changed_scale_up(base.scale_up, cluster.scale_up),
+        nic=_changed_nic(base.nic, scenario),
+        nics=base.nics if cluster.nics is None else cluster.nics,
+    )
+
+
+def domain_gpus(scenario: Scenario) -> int:
+    """GPUs of one scale-up domain."""
+    override = scenario.cluster.scale_up
+    if override is not None and override.domain_gpus is not None:
+        return override.domain_gpus
+    return catalog_node(scenario).scale_up.domain_gpus
+
+
+def _changed_nic(nic: Nic, scenario: Scenario) -> Nic:
+    from hwmodels import catalog
+
+    cluster = scenario.cluster
+    if cluster.nic is not None:
+        nic = catalog.nic(cluster.nic)
+    if cluster.nic_bandwidth_Bps is None:
+        return nic
+    ratio = cluster.nic_bandwidth_Bps / nic.line_rate_Bps
+    return replace(
+        nic, line_rate_Bps=cluster.nic_bandwidth_Bps, usable_bandwidth_Bps=nic.usable_bandwidth_Bps * ratio
+    )
+
+
+def _changed_scale_up(links: ScaleUp, override: ScaleUpOverride | None) -> ScaleUp:
+    """A new link rate keeps the usable share; a new kind has no measured table of its own."""
+    if override is None:
+        return links
+    new_kind = override.kind is not None and override.kind != links.kind
+    kind = override.kind or links.kind
+    link = override.link_bandwidth_Bps or links.link_bandwidth_Bps
+    ratio = link / links.link_bandwidth_Bps
+    usable = override.usable_bandwidth_Bps or links.usable_bandwidth_Bps * ratio
+    table = {} if new_kind else {group: rate * ratio for group, rate in links.bus_bandwidth_Bps.items()}
+    domain = override.domain_gpus or links.domain_gpus
+    return replace(
+        links,
+        kind=kind,
+        domain_gpus=domain,
+        links_per_gpu=domain - 1 if kind == "mesh" else links.links_per_gpu,
+        link_bandwidth_Bps=link,
+        usable_bandwidth_Bps=usable,
+        latency_s=links.latency_s if override.latency_s is None else override.latency_s,
+        bus_bandwidth_Bps=table,
+    )
+
+
+def _changed_gpu(gpu: Gpu, override: GpuOverride | None) -> Gpu:
+    """More compute units under the same power cap run at a lower clock (``hwmodels.power``, cap^0.6).
+
+    A new peak clock moves the data-sheet peak; under load the power cap decides, so the achievable
+    rate changes only where the new peak clock lies below the sustained one.
+    """
+    if override is None:
+        return gpu
+    from hwmodels.power import CAP_EXPONENT
+
+    units = override.compute_units or gpu.compute_units
+    wider = units / gpu.compute_units
+    clock = override.peak_clock_Hz or gpu.peak_clock_Hz
+    slower = wider**-CAP_EXPONENT
+    return replace(
+        gpu,
+        hbm_bytes=override.hbm_bytes or gpu.hbm_bytes,
+        hbm_bandwidth_Bps=override.hbm_bandwidth_Bps or gpu.hbm_bandwidth_Bps,
+        compute_units=units,
+        peak_clock_Hz=clock,
+        peak_flops={k: v * wider * clock / gpu.peak_clock_Hz for k, v in gpu.peak_flops.items()},
+        achievable_flops={k: v * wider * slower for k, v in gpu.achievable_flops.items()},
+        sustained_clock_Hz={k: v * slower for k, v in gpu.sustained_clock_Hz.items()},
+    )

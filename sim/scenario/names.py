@@ -1,0 +1,59 @@
+"""Names are catalog entries; an unknown one is an error that lists the nearest known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sim.scenario.finding import Check, Finding, finding
+from sim.scenario.schema import Scenario
+
+_FILE_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def known_node(scenario: Scenario) -> Iterator[Finding]:
+    from hwmodels import catalog
+
+    yield from _look_up(catalog.node, scenario.cluster.node, "cluster.node")
+
+
+def known_stack(scenario: Scenario) -> Iterator[Finding]:
+    from hwmodels import catalog
+
+    if scenario.cluster.stack is not None:
+        yield from _look_up(catalog.stack, scenario.cluster.stack, "cluster.stack")
+
+
+def known_nic(scenario: Scenario) -> Iterator[Finding]:
+    from hwmodels import catalog
+
+    if scenario.cluster.nic is not None:
+        yield from _look_up(catalog.nic, scenario.cluster.nic, "cluster.nic")
+
+
+def known_model(scenario: Scenario) -> Iterator[Finding]:
+    name = scenario.model
+    if not isinstance(name, str):
+        return
+    if "/" in name or "\\" in name or name.lower().endswith(_FILE_ENDINGS):
+        yield finding(
+            f"{name!r}: reading a model from a file is not modelled yet: "
+            "write a catalog name, or a mapping with layers, hidden, ffn, heads, vocab",
+            "model",
+        )
+        return
+    from sim.workload.catalog import architecture
+
+    yield from _look_up(architecture, name, "model")
+
+
+def _look_up(entry: Callable[[str], object], name: str, field: str) -> Iterator[Finding]:
+    from hwmodels.catalog import UnknownName
+    from sim.workload.catalog import UnknownName as UnknownModel
+
+    try:
+        entry(name)
+    except (UnknownName, UnknownModel) as unknown:
+        yield finding(str(unknown), field)
+
+
+NAME_CHECKS: tuple[Check, ...] = (known_model, known_node, known_stack, known_nic)

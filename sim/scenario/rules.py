@@ -1,0 +1,33 @@
+"""All rules across fields. A scenario that passes them is one that the models can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+
+from sim.scenario.finding import Check, Finding
+from sim.scenario.machine_rules import MACHINE_RULES
+from sim.scenario.names import NAME_CHECKS
+from sim.scenario.partial import Undecided, view
+from sim.scenario.plan_rules import PLAN_RULES
+from sim.scenario.schema import Scenario
+
+RULES: tuple[Check, ...] = (*MACHINE_RULES, *PLAN_RULES)
+
+
+def broken_rules(scenario: Scenario, broken: AbstractSet[str] = frozenset()) -> Iterator[Finding]:
+    """Every rule that ``scenario`` breaks. ``broken`` fields (``section.field``) are known to be wrong.
+
+    Unknown names come first; rules that need an entry of the catalog are silent about a name it lacks.
+    """
+    unknown = list(_run(NAME_CHECKS, view(scenario, broken)))
+    yield from unknown
+    yield from _run(RULES, view(scenario, {*broken, *(finding.fields[0] for finding in unknown)}))
+
+
+def _run(checks: Iterable[Check], scenario: Scenario) -> Iterator[Finding]:
+    for check in checks:
+        try:
+            yield from check(scenario)
+        except Undecided:
+            continue

@@ -1,0 +1,309 @@
+"""The scenario: one question, completely described. Immutable; SI floats after loading.
+
+Keys of a file are the field names below, or the ``alias`` where the attribute carries a unit
+(``power_cap: 600 W`` becomes ``power_cap_W``). Descriptions and units feed the JSON schema and docs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sim.scenario.fields import Number, Quantity, StageLayers, Text, Whole, worded, wrong
+from sim.scenario.inline_model import ModelChoice
+from sim.workload.architecture import Architecture
+
+PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "mxfp8", "mxfp4", "nvfp4")
+Precision = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8", "mxfp4", "nvfp4"]
+
+Degree = Annotated[int, Whole(1, 65_536)]
+Name = Annotated[str, Text(100)]
+
+
+class Section(BaseModel):
+    """A mapping of known fields that never changes after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
+    )
+
+
+class GpuOverride(Section):
+    """Changes to the catalog GPU: what if it had more of something."""
+
+    hbm_bytes: Annotated[float, Quantity("bytes", "1 GB", "100 TB")] | None = Field(
+        default=None, alias="hbm", description="HBM capacity of one GPU", json_schema_extra={"unit": "bytes"}
+    )
+    hbm_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 GB/s", "1000 TB/s")] | None = Field(
+        default=None,
+        alias="hbm_bandwidth",
+        description="Peak HBM bandwidth",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+    compute_units: Annotated[int, Whole(1, 100_000)] | None = Field(
+        default=None, description="Compute units (AMD) or streaming multiprocessors (NVIDIA)"
+    )
+    peak_clock_Hz: Annotated[float, Quantity("frequency", "1 MHz", "100 GHz")] | None = Field(
+        default=None, alias="peak_clock", description="Highest engine clock", json_schema_extra={"unit": "Hz"}
+    )
+
+
+class ScaleUpOverride(Section):
+    """Changes to the links inside one scale-up domain."""
+
+    kind: Literal["mesh", "switch"] | None = Field(
+        default=None,
+        description="mesh: one link per pair of GPUs; switch: any pair at full rate. Needs a bandwidth beside it",
+    )
+    domain_gpus: Annotated[int, Whole(1, 65_536)] | None = Field(
+        default=None, description="GPUs that reach each other over these links"
+    )
+    link_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 MB/s", "1000 TB/s")] | None = Field(
+        default=None,
+        alias="link_bandwidth",
+        description="Data-sheet rate per direction of a link (mesh) or GPU port (switch); the usable share stays",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+    usable_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 MB/s", "1000 TB/s")] | None = Field(
+        default=None,
+        alias="usable_bandwidth",
+        description="Rate that collectives reach per link (mesh) or GPU (switch), per direction",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+    latency_s: Annotated[float, Quantity("time", "1 ns", "1 s")] | None = Field(
+        default=None,
+        alias="latency",
+        description="Floor of a small collective over the whole domain",
+        json_schema_extra={"unit": "s"},
+    )
+
+
+class FabricSpec(Section):
+    """The network between nodes. This version models it as non-blocking."""
+
+    kind: Literal["non-blocking", "rail-clos", "clos", "dragonfly"] = Field(
+        default="non-blocking", description="Topology; each is modelled as non-blocking in this version"
+    )
+    tiers: Annotated[int, Whole(1, 8)] | None = Field(default=None, description="Switch tiers")
+    oversubscription: tuple[Annotated[float, Number(1, 1000)], ...] | None = Field(
+        default=None, description="Oversubscription of each tier from the nodes up, 1 = none", max_length=8
+    )
+
+
+class ClusterSpec(Section):
+    """The machines."""
+
+    node: Name = Field(
+        description="Node of the catalog: GPUs, scale-up links, NICs", json_schema_extra={"names": "node"}
+    )
+    nodes: Annotated[int, Whole(1, 1_000_000)] = Field(description="Number of nodes")
+    gpus: Annotated[int, Whole(1, 100_000_000)] | None = Field(
+        default=None, description="GPUs in use altogether, where fewer than the nodes have; default: all"
+    )
+    stack: Name | None = Field(
+        default=None,
+        description="Dated software-efficiency profile of the catalog; default: the newest for this GPU",
+        json_schema_extra={"names": "stack"},
+    )
+    power_cap_W: Annotated[float, Quantity("power", "1 W", "10 kW")] | None = Field(
+        default=None,
+        alias="power_cap",
+        description="Power cap of one GPU, at most its own; default: its own",
+        json_schema_extra={"unit": "W"},
+    )
+    gpu: GpuOverride | None = Field(default=None, description="Changes to the node's GPU")
+    scale_up: ScaleUpOverride | None = Field(default=None, description="Changes to the node's scale-up links")
+    nic: Name | None = Field(
+        default=None,
+        description="NIC of the catalog instead of the node's own",
+        json_schema_extra={"names": "nic"},
+    )
+    nics: Annotated[int, Whole(1, 1024)] | None = Field(
+        default=None, description="NICs per node instead of the node's own number"
+    )
+    nic_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 Mbps", "1000 TB/s")] | None = Field(
+        default=None,
+        alias="nic_bandwidth",
+        description="Line rate of one NIC per direction instead of its own; the usable share stays",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+    fabric: FabricSpec = Field(default=FabricSpec(), description="Network between nodes")
+
+
+class RecomputeSpec(Section):
+    """What is computed again in the backward pass: ``none``, ``selective``, ``full`` or ``{layers: 21}``."""
+
+    kind: Literal["none", "selective", "full"] = Field(
+        default="none", description="selective: the attention core only"
+    )
+    layers: Annotated[int, Whole(1, 10_000)] | None = Field(
+        default=None,
+        description="Fully recomputed layers per pipeline stage (of the model without a pipeline); default: all",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, str) and value in {"none", "selective", "full"}:
+            return {"kind": value}
+        if isinstance(value, dict):
+            return {"kind": "full", **value} if "layers" in value else value
+        if isinstance(value, cls):
+            return value
+        raise wrong("none, selective, full or a mapping such as {layers: 21}")
+
+    @model_validator(mode="after")
+    def _layers_of_full(self) -> RecomputeSpec:
+        if self.layers is not None and self.kind != "full":
+            raise worded("layers belongs to full recompute: write {layers: N}")
+        return self
+
+
+class LoraSpec(Section):
+    """Low-rank adapters over a frozen base model."""
+
+    rank: Annotated[int, Whole(1, 65_536)] = Field(description="Rank of the adapters")
+    targets: tuple[Literal["qkv", "proj"], ...] = Field(
+        default=("qkv", "proj"), description="Linear layers that carry adapters", min_length=1, max_length=2
+    )
+
+    @model_validator(mode="after")
+    def _distinct_targets(self) -> LoraSpec:
+        if len(set(self.targets)) != len(self.targets):
+            raise worded("targets names each layer once")
+        return self
+
+
+class TrainingSpec(Section):
+    """What one step computes."""
+
+    sequence_length: Annotated[int, Whole(1, 16_777_216)] = Field(
+        description="Tokens per sequence", json_schema_extra={"unit": "tokens"}
+    )
+    global_batch: Annotated[int, Whole(1, 100_000_000)] = Field(
+        description="Sequences per step over all replicas", json_schema_extra={"unit": "sequences"}
+    )
+    micro_batch: Annotated[int, Whole(1, 1_000_000)] = Field(
+        default=1,
+        description="Sequences per forward pass of one replica",
+        json_schema_extra={"unit": "sequences"},
+    )
+    precision: Precision = Field(description="Number format of the linear layers' GEMMs")
+    recompute: RecomputeSpec = Field(
+        default=RecomputeSpec(), description="Activations computed again in the backward pass"
+    )
+    attention: Literal["fused", "unfused"] = Field(default="fused", description="Attention kernel")
+    gradient_dtype: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="Format gradients are kept and reduced in"
+    )
+    parameter_dtype: Literal["bf16", "fp32"] = Field(
+        default="bf16", description="Format parameters are kept and gathered in"
+    )
+    optimizer: Literal["adam"] = Field(
+        default="adam", description="Optimizer; AdamW costs the same and is adam here"
+    )
+    lora: LoraSpec | None = Field(
+        default=None, description="Low-rank adapters over a frozen base; default: train everything"
+    )
+    cross_entropy: Literal["fused", "unfused"] | None = Field(
+        default=None, description="Cross-entropy kernel; default: what the stack does"
+    )
+    dropout: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="Dropout probability"
+    )
+
+
+class OverlapSpec(Section):
+    """Which communication may run beside compute."""
+
+    dp: Annotated[bool, Field(strict=True)] = Field(
+        default=True, description="Gradient reduction and parameter gathering"
+    )
+    tp: Annotated[bool, Field(strict=True)] = Field(default=False, description="Tensor-parallel collectives")
+    pp: Annotated[bool, Field(strict=True)] = Field(default=True, description="Pipeline sends and receives")
+
+
+class ParallelismSpec(Section):
+    """Who does what. The data-parallel degree follows from the GPU count."""
+
+    tp: Degree = Field(default=1, description="Tensor-parallel degree")
+    cp: Degree = Field(default=1, description="Context-parallel degree; only 1 in this version")
+    pp: Degree = Field(default=1, description="Pipeline stages")
+    ep: Degree = Field(default=1, description="Expert-parallel degree; only 1 in this version")
+    schedule: Literal["1f1b", "gpipe"] = Field(default="1f1b", description="Pipeline schedule")
+    layout: Annotated[Literal["auto"] | tuple[int, ...], StageLayers(1024, Whole(1, 10_000))] = Field(
+        default="auto", description="Layers of each pipeline stage; auto: as even as they go"
+    )
+    data_sharding: Literal["ddp", "zero-1", "fsdp"] = Field(
+        default="zero-1",
+        description="ddp: replicas; zero-1: optimizer state sharded; fsdp: parameters and gradients too",
+    )
+    sequence_parallel: Annotated[bool, Field(strict=True)] = Field(
+        default_factory=lambda fields: bool(fields.get("tp", 1) > 1),
+        description="Shard the activations between tensor-parallel regions; default: with tp above 1",
+    )
+    reshard: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="fsdp: free gathered parameters after the forward pass and gather them again",
+    )
+    prefetch: Annotated[int, Whole(0, 1024)] = Field(
+        default=1, description="fsdp: layers gathered ahead of use"
+    )
+    overlap: OverlapSpec = Field(default=OverlapSpec(), description="Communication beside compute, by kind")
+
+
+class MetricsSpec(Section):
+    """How results are counted."""
+
+    mfu_convention: Literal["palm", "megatron"] = Field(
+        default="megatron", description="FLOPs per token that MFU and TFLOP/s count"
+    )
+
+
+class Scenario(Section):
+    """One question: this model, on these machines, trained so, divided so."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema", description="Version of this file format")
+    name: Annotated[str, Text(200)] = Field(default="unnamed scenario", description="Title in words")
+    notes: Annotated[str, Text(10_000, shortest=0)] | None = Field(
+        default=None, description="Remarks; not used"
+    )
+    model: Annotated[str | Architecture, ModelChoice()] = Field(
+        description="Model of the catalog, or a mapping with its architecture",
+        json_schema_extra={"names": "model"},
+    )
+    cluster: ClusterSpec = Field(description="Machines")
+    training: TrainingSpec = Field(description="What one step computes")
+    parallelism: ParallelismSpec = Field(default=ParallelismSpec(), description="Who does what")
+    metrics: MetricsSpec = Field(default=MetricsSpec(), description="How results are counted")
+    seed: Annotated[int, Whole(0, 2**32 - 1)] = Field(
+        default=0, description="Reserved for stochastic features; nothing is random in this version"
+    )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in use altogether."""
+        if self.cluster.gpus is not None:
+            return self.cluster.gpus
+        from hwmodels import catalog
+
+        return self.cluster.nodes * catalog.node(self.cluster.node).gpus
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel replicas: GPUs / (tp·cp·pp)."""
+        parallelism = self.parallelism
+        return self.gpus // (parallelism.tp * parallelism.cp * parallelism.pp)
+
+    @property
+    def microbatches(self) -> int:
+        """Micro-batches of one replica per step."""
+        return self.training.global_batch // (self.training.micro_batch * self.dp)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is given but without effect, and what lies outside what is modelled."""
+        from sim.scenario.cautions import cautions
+
+        return cautions(self)

@@ -1,0 +1,104 @@
+"""A scenario written out loads to an equal one, whatever was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.scenario import loads, scenario_hash, to_yaml
+
+rates = st.floats(min_value=1e9, max_value=1e14).map(lambda value: f"{value!r} B/s")
+texts = st.text(
+    st.characters(
+        codec="utf-8",
+        exclude_categories=["Cs", "Cc"],
+        exclude_characters="\u2028\u2029\x85\ufeff\ufffe\uffff",
+    ),
+    min_size=1,
+)
+
+clusters = st.fixed_dictionaries(
+    {"node": st.just("mi300x-8x400g"), "nodes": st.sampled_from([1, 2, 64])},
+    optional={
+        "power_cap": st.floats(100, 750).map(lambda value: f"{value!r} W"),
+        "nic": st.sampled_from(["connectx-7", "pollara-400"]),
+        "nics": st.integers(1, 16),
+        "nic_bandwidth": rates,
+        "gpu": st.fixed_dictionaries(
+            {},
+            optional={
+                "hbm": st.floats(1e9, 1e13).map(lambda value: f"{value!r} B"),
+                "hbm_bandwidth": rates,
+                "compute_units": st.integers(1, 1000),
+                "peak_clock": st.floats(1e8, 1e10).map(lambda value: f"{value!r} Hz"),
+            },
+        ),
+        "scale_up": st.fixed_dictionaries(
+            {},
+            optional={
+                "link_bandwidth": rates,
+                "latency": st.floats(1e-8, 1e-2).map(lambda value: f"{value!r} s"),
+            },
+        ),
+        "fabric": st.sampled_from(
+            [{"kind": "clos"}, {"kind": "rail-clos", "tiers": 2, "oversubscription": [1, 1]}, {}]
+        ),
+    },
+)
+trainings = st.fixed_dictionaries(
+    {
+        "sequence_length": st.sampled_from([512, 8192, 131072]),
+        "global_batch": st.sampled_from([1024, 4096]),
+        "precision": st.sampled_from(["bf16", "fp8"]),
+    },
+    optional={
+        "micro_batch": st.sampled_from([1, 2]),
+        "recompute": st.sampled_from(["none", "selective", "full", {"layers": 3}]),
+        "attention": st.sampled_from(["fused", "unfused"]),
+        "gradient_dtype": st.sampled_from(["fp32", "bf16"]),
+        "parameter_dtype": st.sampled_from(["fp32", "bf16"]),
+        "lora": st.sampled_from([None, {"rank": 16}, {"rank": 8, "targets": ["proj"]}]),
+        "cross_entropy": st.sampled_from([None, "fused", "unfused"]),
+        "dropout": st.floats(0, 0.99),
+    },
+)
+plans = st.sampled_from(
+    [
+        {},
+        {"tp": 8, "sequence_parallel": False},
+        {"tp": 2, "pp": 4, "schedule": "gpipe", "overlap": {"tp": True}},
+        {"pp": 2, "layout": [15, 17], "data_sharding": "ddp"},
+        {"data_sharding": "fsdp", "reshard": False, "prefetch": 2},
+    ]
+)
+models = st.sampled_from(
+    [
+        "llama-3.1-8b",
+        {"base": "llama-3.1-8b", "ffn": 8192},
+        {"layers": 32, "hidden": 1024, "ffn": 4096, "heads": 16, "vocab": 1000},
+    ]
+)
+documents = st.fixed_dictionaries(
+    {"model": models, "cluster": clusters, "training": trainings, "parallelism": plans},
+    optional={
+        "schema": st.just(1),
+        "name": texts.filter(lambda text: len(text) <= 200),
+        "notes": texts,
+        "seed": st.integers(0, 2**32 - 1),
+        "metrics": st.sampled_from([{"mfu_convention": "palm"}, {}]),
+    },
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(documents)
+def test_a_written_scenario_loads_to_an_equal_one(document: dict[str, Any]) -> None:
+    scenario = loads(yaml.safe_dump(document, allow_unicode=True))
+    again = loads(to_yaml(scenario))
+    assert again == scenario
+    assert scenario_hash(again) == scenario_hash(scenario)
+    assert to_yaml(again) == to_yaml(scenario)
+    assert again.warnings == scenario.warnings

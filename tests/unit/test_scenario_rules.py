@@ -1,0 +1,390 @@
+"""Every rule across fields: broken by one change, located at the field at fault, worded with what would be right."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwmodels import catalog
+from sim.scenario import ScenarioError, loads
+from sim.scenario.finding import Check
+from sim.scenario.machine import node
+from sim.scenario.plan_rules import MOST_CHUNKS
+from sim.scenario.rules import RULES, broken_rules
+
+DENSE = """\
+model: llama-3.1-8b
+cluster: {node: mi300x-8x400g, nodes: 4}
+training: {sequence_length: 8192, global_batch: 128, precision: bf16}
+"""
+WIDTHS = "layers: 6, hidden: 768, ffn: 3072, heads: 12, vocab: 50304"
+INLINE = DENSE.replace("llama-3.1-8b", f"{{{WIDTHS}}}")
+
+# (rule, changes that break it, field, words)
+CASES = [
+    (
+        "stack_matches_the_gpu",
+        ["cluster.node=mi250x-8gcd-4x200g", "cluster.stack=primus-2026-mi300x"],
+        "cluster.stack",
+        "is for mi300x",
+    ),
+    (
+        "some_stack_covers_the_gpu",
+        ["cluster.node=helios-mi455x"],
+        "cluster.node",
+        "no profile covers GPU mi455x",
+    ),
+    (
+        "gpu_count_fits_the_nodes",
+        ["cluster.nodes=1", "cluster.gpus=9"],
+        "cluster.gpus",
+        "1 nodes of 8 GPUs have 8, not 9",
+    ),
+    ("gpu_count_fits_the_nodes", ["cluster.gpus=16"], "cluster.gpus", "16 of 32 GPUs: part of a node"),
+    ("power_cap_is_within_the_boards", ["cluster.power_cap=751 W"], "cluster.power_cap", "above the 750 W"),
+    (
+        "gpu_has_the_formats",
+        ["training.precision=nvfp4"],
+        "training.precision",
+        "mi300x has no nvfp4 matrix rate; it has bf16, ",
+    ),
+    (
+        "gpu_has_the_formats",
+        ["cluster.node=mi250x-8gcd-4x200g", "training.precision=fp8"],
+        "training.precision",
+        "has no fp8 matrix rate",
+    ),
+    (
+        "narrow_state_needs_narrow_compute",
+        ["training.precision=fp32", "training.gradient_dtype=bf16"],
+        "training.gradient_dtype",
+        "no effect with precision: fp32",
+    ),
+    (
+        "scale_up_change_is_complete",
+        ["cluster.scale_up={kind: switch}"],
+        "cluster.scale_up.kind",
+        "switch instead of mesh",
+    ),
+    (
+        "scale_up_change_is_complete",
+        ["cluster.scale_up={link_bandwidth: 64 GB/s, usable_bandwidth: 50 GB/s}"],
+        "cluster.scale_up.usable_bandwidth",
+        "keep one of the two",
+    ),
+    (
+        "fabric_is_non_blocking",
+        ["cluster.fabric={oversubscription: [1, 7]}"],
+        "cluster.fabric.oversubscription.1",
+        "7: oversubscription",
+    ),
+    (
+        "one_oversubscription_per_tier",
+        ["cluster.fabric={tiers: 3, oversubscription: [1]}"],
+        "cluster.fabric.oversubscription",
+        "1 entries for 3",
+    ),
+    (
+        "only_modelled_degrees",
+        ["parallelism.cp=2"],
+        "parallelism.cp",
+        "context parallelism is not modelled yet",
+    ),
+    (
+        "only_modelled_degrees",
+        ["parallelism.ep=2"],
+        "parallelism.ep",
+        "expert parallelism is not modelled yet",
+    ),
+    (
+        "gpus_divide_into_replicas",
+        ["parallelism.pp=3"],
+        "parallelism.pp",
+        "32 GPUs must be a multiple of tp·pp·cp = 1·3·1 = 3",
+    ),
+    ("tensor_parallel_stays_in_a_domain", ["parallelism.tp=16"], "parallelism.tp", "TP spans nodes"),
+    (
+        "tensor_parallel_stays_in_a_domain",
+        ["cluster.scale_up={domain_gpus: 4}", "parallelism.tp=8"],
+        "parallelism.tp",
+        "the 4 GPUs",
+    ),
+    (
+        "tensor_parallel_divides_the_model",
+        [f"model={{{WIDTHS}}}", "parallelism.tp=8"],
+        "parallelism.tp",
+        "8 must divide heads (12)",
+    ),
+    (
+        "tensor_parallel_divides_the_model",
+        [f"model={{{WIDTHS}, kv_heads: 2}}", "parallelism.tp=4"],
+        "parallelism.tp",
+        "replicated KV heads",
+    ),
+    (
+        "tensor_parallel_divides_the_model",
+        [f"model={{{WIDTHS}, kv_heads: 6}}", "parallelism.tp=4"],
+        "parallelism.tp",
+        "must divide kv_heads (6)",
+    ),
+    (
+        "sequence_parallel_has_tensor_parallel",
+        ["parallelism.sequence_parallel=true"],
+        "parallelism.sequence_parallel",
+        "no effect with tp: 1",
+    ),
+    (
+        "sequence_divides_over_tensor_parallel",
+        ["parallelism.tp=8", "training.sequence_length=1001"],
+        "training.sequence_length",
+        "multiple of tp (8)",
+    ),
+    (
+        "sequence_fits_the_position_table",
+        [f"model={{{WIDTHS}, position: learned, max_positions: 2048}}"],
+        "training.sequence_length",
+        "8192 is longer than the 2048",
+    ),
+    (
+        "batch_divides_over_replicas",
+        ["training.global_batch=100"],
+        "training.global_batch",
+        "= 1·32 = 32; nearest: 96 or 128",
+    ),
+    ("batch_divides_over_replicas", ["training.micro_batch=8"], "training.global_batch", "nearest: 256"),
+    (
+        "step_is_short_enough_to_simulate",
+        ["training.global_batch=99999968"],
+        "training.global_batch",
+        "micro-batches per replica: at most",
+    ),
+    (
+        "step_is_short_enough_to_simulate",
+        ["training.global_batch=320000", "parallelism.data_sharding=fsdp"],
+        "training.global_batch",
+        f"at most {MOST_CHUNKS // 32:,}",
+    ),
+    (
+        "stages_have_layers",
+        [f"model={{{WIDTHS}}}", "parallelism.pp=8"],
+        "parallelism.pp",
+        "8 stages for 6 layers",
+    ),
+    (
+        "layout_covers_the_model",
+        ["parallelism={pp: 2, layout: [16, 15]}"],
+        "parallelism.layout",
+        "sums to 31, the model has 32",
+    ),
+    (
+        "layout_covers_the_model",
+        ["parallelism={pp: 2, layout: [32]}"],
+        "parallelism.layout",
+        "1 entries for 2 stages",
+    ),
+    (
+        "recompute_has_layers",
+        ["training.recompute={layers: 33}"],
+        "training.recompute.layers",
+        "33 is more than the 32 layers of the model",
+    ),
+    (
+        "recompute_has_layers",
+        ["parallelism.pp=4", "training.recompute={layers: 9}"],
+        "training.recompute.layers",
+        "more than the 8 layers",
+    ),
+    (
+        "schedule_has_a_pipeline",
+        ["parallelism.schedule=gpipe"],
+        "parallelism.schedule",
+        "no effect with pp: 1",
+    ),
+    (
+        "fsdp_stands_alone",
+        ["parallelism={tp: 2, pp: 2, data_sharding: fsdp}"],
+        "parallelism.data_sharding",
+        "beside tp: 2 and pp: 2",
+    ),
+    (
+        "fsdp_switches_have_fsdp",
+        ["parallelism.reshard=true"],
+        "parallelism.reshard",
+        "no effect with data_sharding: zero-1",
+    ),
+    ("fsdp_switches_have_fsdp", ["parallelism.prefetch=2"], "parallelism.prefetch", "no effect"),
+    (
+        "adapters_are_thinner_than_the_model",
+        ["training.lora={rank: 5000}"],
+        "training.lora.rank",
+        "above the width",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "field", "words"), CASES, ids=[f"{c[0]}-{c[1][-1]}" for c in CASES]
+)
+def test_a_broken_rule_is_told_at_its_field(rule: str, changes: list[str], field: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(DENSE, changes)
+    own = [problem for problem in caught.value.problems if words in problem.message]
+    assert [problem.path for problem in own] == [field], caught.value
+
+
+def test_every_rule_has_a_case() -> None:
+    needs_a_thin_stack = {"stack_has_the_formats", "stack_has_the_attention_kernel"}
+    assert {check.__name__ for check in RULES} - needs_a_thin_stack == {case[0] for case in CASES}  # type: ignore[attr-defined]
+
+
+def test_an_unbroken_scenario_breaks_no_rule() -> None:
+    assert list(broken_rules(loads(DENSE))) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_each_rule_is_silent_on_a_sound_plan(rule: Check) -> None:
+    sound = loads(
+        DENSE,
+        ["parallelism={tp: 4, pp: 2, schedule: gpipe, layout: [15, 17]}", "training.recompute={layers: 17}"],
+    )
+    assert list(rule(sound)) == []
+
+
+def stacks_without(what: str) -> list[tuple[str, str]]:
+    """(node, stack) pairs whose stack lacks a fused attention rate, or a format that the GPU has."""
+    found = []
+    for name in catalog.names("node"):
+        gpu = catalog.node(name).gpu
+        for stack in (catalog.stack(s) for s in catalog.names("stack")):
+            thin = not stack.attention_rates if what == "attention" else "bf16" not in stack.gemm_efficiency
+            if gpu.name in stack.gpus and thin and "bf16" in gpu.achievable_flops:
+                found.append((name, stack.name))
+    return found
+
+
+@pytest.mark.parametrize(("node_name", "stack"), stacks_without("attention"))
+def test_a_stack_without_fused_attention_asks_for_unfused(node_name: str, stack: str) -> None:
+    changes = [f"cluster.node={node_name}", f"cluster.stack={stack}", f"training.precision={_format(stack)}"]
+    with pytest.raises(ScenarioError, match="write attention: unfused"):
+        loads(DENSE, changes)
+    assert loads(DENSE, [*changes, "training.attention=unfused"]).training.attention == "unfused"
+
+
+def _format(stack: str) -> str:
+    return next(name for name in ("bf16", "fp16") if name in catalog.stack(stack).gemm_efficiency)
+
+
+def test_a_stack_without_a_format_lists_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    thin = replace(catalog.newest_stack("mi300x"), gemm_efficiency={"fp16": 0.8}, attention_rates=())
+    monkeypatch.setattr(catalog, "newest_stack", lambda gpu: thin)
+    with pytest.raises(ScenarioError) as caught:
+        loads(DENSE)
+    assert [problem.path for problem in caught.value.problems] == [
+        "training.precision",
+        "training.attention",
+    ] or [problem.path for problem in caught.value.problems] == ["training.attention", "training.precision"]
+    assert "has no bf16 GEMM figure; it has fp16" in str(caught.value)
+
+
+# Names
+
+
+@pytest.mark.parametrize("kind", ["node", "nic", "stack"])
+def test_unknown_names_list_known_ones(kind: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(DENSE, [f"cluster.{kind}=nonesuch"])
+    known = catalog.names(kind)
+    assert any(name in caught.value.errors[0] for name in known)
+
+
+def test_a_misspelt_name_is_met_with_the_nearest() -> None:
+    with pytest.raises(ScenarioError, match=r"cluster\.nic: unknown NIC 'cx-7'; known: connectx-7"):
+        loads(DENSE, ["cluster.nic=cx-7"])
+
+
+# Warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        (["seed=3"], "seed: has no effect"),
+        (
+            ["cluster.fabric={kind: rail-clos, tiers: 3}"],
+            "cluster.fabric.kind: rail-clos is modelled as non-blocking",
+        ),
+        (["cluster.fabric={tiers: 3}"], "cluster.fabric.tiers: has no effect"),
+        (["cluster.nodes=1", "cluster.nics=4"], "cluster.nics: has no effect"),
+        (["parallelism={tp: 8, pp: 4, data_sharding: ddp}"], "parallelism.data_sharding: ddp shares nothing"),
+        (["parallelism.overlap={pp: false}"], "parallelism.overlap.pp: has no effect: pp is 1"),
+        (
+            ["parallelism={data_sharding: fsdp, prefetch: 2, overlap: {dp: false}}"],
+            "parallelism.prefetch: has no effect on time",
+        ),
+        (["cluster={nodes: 1, gpus: 1, scale_up: {latency: 1 us}}"], "cluster.scale_up: has no effect"),
+    ],
+)
+def test_settings_without_effect_are_said(changes: list[str], start: str) -> None:
+    warnings = loads(DENSE, changes).warnings
+    assert len(warnings) == 1
+    assert warnings[0].startswith(start)
+
+
+def test_a_plain_scenario_has_no_warnings() -> None:
+    assert loads(DENSE).warnings == ()
+
+
+# The machine with the scenario's changes
+
+
+def test_a_new_link_rate_keeps_the_usable_share() -> None:
+    before, after = node(loads(DENSE)), node(loads(DENSE, ["cluster.scale_up={link_bandwidth: 128 GB/s}"]))
+    share = before.scale_up.usable_bandwidth_Bps / before.scale_up.link_bandwidth_Bps
+    assert after.scale_up.usable_bandwidth_Bps == pytest.approx(128e9 * share)
+    assert after.scale_up.latency_s == before.scale_up.latency_s
+
+
+def test_a_new_line_rate_keeps_the_usable_share() -> None:
+    before, after = (
+        node(loads(DENSE)),
+        node(loads(DENSE, ["cluster.nic_bandwidth=800 Gbps", "cluster.nics=4"])),
+    )
+    assert after.nic.usable_bandwidth_Bps / before.nic.usable_bandwidth_Bps == pytest.approx(
+        1e11 / before.nic.line_rate_Bps
+    )
+    assert after.nics == 4
+
+
+def test_a_nic_comes_from_the_catalog() -> None:
+    assert node(loads(DENSE, ["cluster.nic=pollara-400"])).nic == catalog.nic("pollara-400")
+
+
+def test_a_measured_table_is_scaled_or_dropped_never_ignored() -> None:
+    text = DENSE.replace("mi300x-8x400g", "mi250x-8gcd-4x200g").replace(
+        "128, precision: bf16", "128, precision: bf16, attention: unfused"
+    )
+    table = node(loads(text)).scale_up.bus_bandwidth_Bps
+    link = node(loads(text)).scale_up.link_bandwidth_Bps
+    assert table
+    doubled = node(
+        loads(text, [f"cluster.scale_up={{link_bandwidth: {2 * link!r} B/s}}"])
+    ).scale_up.bus_bandwidth_Bps
+    assert doubled == {group: pytest.approx(2 * rate) for group, rate in table.items()}
+    switch = node(loads(text, ["cluster.scale_up={kind: switch, usable_bandwidth: 300 GB/s}"])).scale_up
+    assert (switch.kind, dict(switch.bus_bandwidth_Bps), switch.usable_bandwidth_Bps) == ("switch", {}, 300e9)
+    with pytest.raises(ScenarioError, match="table of measured bandwidths"):
+        loads(text, ["cluster.scale_up={usable_bandwidth: 300 GB/s}"])
+
+
+def test_twice_the_compute_units_under_one_cap_share_its_power() -> None:
+    """Rate = units x clock and clock falls as (power per unit)^0.6, so twice the units give 2^0.4."""
+    before, after = node(loads(DENSE)).gpu, node(loads(DENSE, ["cluster.gpu={compute_units: 608}"])).gpu
+    assert before.compute_units == 304
+    assert after.achievable_flops["bf16"] / before.achievable_flops["bf16"] == pytest.approx(2**0.4)
+    assert after.peak_flops["bf16"] == pytest.approx(2 * before.peak_flops["bf16"])
+    assert after.hbm_bytes == before.hbm_bytes
+
+
+def test_unchanged_nodes_are_the_catalogs() -> None:
+    assert node(loads(DENSE)) == catalog.node("mi300x-8x400g")
