@@ -1,20 +1,22 @@
-"""Seconds for one uncontended collective: latency, ramp, plateau.
+"""Seconds for one uncontended collective: floor, ramp, plateau.
 
-``t = latency x (1 + (S / 1 MiB)^(1/4)) + bytes on the wire / bandwidth``. The growing latency term is
-what an MI300X x 8 all-reduce shows (13 us floor, half bandwidth at 5.8 MiB, 95 % at ~200 MiB): chunks
-get longer as messages grow, so filling the ring costs more.
+``t = floor + fill(S) + bytes on the wire / bandwidth``. Filling the ring costs more as messages and
+their chunks grow: with the fourth root of the size, and as much as the wire at the size that reaches
+half of the plateau. Against MI300X x 8 (13 us, 5.8 MiB), A100 x 8 (20 MiB) and B200 x 8 (35 MiB)
+all-reduce curves the form stays within 16 % from 16 MiB up.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hwmodels.node import Node
 from hwmodels.stack import StackProfile
 
-RAMP_BYTES = 2.0**20
-RAMP_EXPONENT = 0.25
+FILL_EXPONENT = 0.25
+MEASURED_GROUP = 8  # floors and half-bandwidth sizes are those of 8 GPUs
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class CollectiveModel:
         """Bus bandwidth of a group of ``size`` ranks with ``per_domain`` in each scale-up domain.
 
         Across domains every member drives its own share of the NICs and the inner hops must keep up
-        (findings-scaling F6): under TP8 a data-parallel ring has one GPU's NIC, under TP1 the
+        (docs/models.md): under TP8 a data-parallel ring has one GPU's NIC, under TP1 the
         whole node's.
         """
         if size <= per_domain:
@@ -64,7 +66,7 @@ class CollectiveModel:
             return self.send_s(size_bytes, crosses_domains=per_domain == 1)
         passes = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}[kind]
         wire = size_bytes * passes * (size - 1) / size / self.bus_Bps(size, per_domain)
-        return self.latency_s(kind, size, per_domain) * ramp(size_bytes) + wire
+        return self.latency_s(kind, size_bytes, size, per_domain) + wire
 
     def send_s(self, size_bytes: float, *, crosses_domains: bool) -> float:
         """One point-to-point message of ``size_bytes``."""
@@ -73,33 +75,44 @@ class CollectiveModel:
             return self.node.nic.latency_s + size_bytes / bandwidth
         return self.node.scale_up.latency_s + size_bytes / self.scale_up_Bps(2)
 
-    def latency_s(self, kind: str, size: int, per_domain: int) -> float:
-        """Time of an empty collective.
+    def latency_s(self, kind: str, size_bytes: float, size: int, per_domain: int) -> float:
+        """What ``kind`` costs beyond its wire time.
 
-        Inside a domain: the measured floor (half of it for one-way collectives). Across domains a
-        ring visits every domain in turn, a tree only log2 of them; all-reduce takes the better,
-        gathers and reduce-scatters have rings only.
+        Inside a domain a ring of g ranks has g-1 hops. Across domains a ring visits every domain in
+        turn, a tree only log2 of them; all-reduce takes the better, gathers and reduce-scatters
+        have rings only. One-way collectives pay half of an all-reduce.
         """
-        inside = self.node.scale_up.latency_s / 2.0
+        group = min(size, per_domain)
+        one_way = self._one_way_s(size_bytes, group)
         domains = math.ceil(size / per_domain)
-        hop = self.node.nic.latency_s + (inside if per_domain > 1 else 0.0)
-        ring = inside + (domains if domains > 1 else 0) * hop
-        if kind != "all_reduce":
-            return ring
-        tree = inside + (domains - 1).bit_length() * hop
-        return 2.0 * min(ring, tree)
+        if domains > 1:
+            hops = domains if kind != "all_reduce" else min(domains, (domains - 1).bit_length())
+            one_way += hops * (self.node.nic.latency_s + self._one_way_s(0.0, group))
+        return one_way * (2.0 if kind == "all_reduce" else 1.0)
 
+    def _one_way_s(self, size_bytes: float, group: int) -> float:
+        """Floor and fill of one pass over ``group`` ranks of a domain.
 
-def ramp(size_bytes: float) -> float:
-    """Growth of the latency term with message size."""
-    return 1.0 + float((size_bytes / RAMP_BYTES) ** RAMP_EXPONENT)
+        From the floor of an empty message to the time that halves the bandwidth at the half-bandwidth
+        size, and on from there. The floor fades out on the way, so that neither a lower floor nor more
+        bandwidth ever makes a collective longer.
+        """
+        if group <= 1:
+            return 0.0
+        scale_up = self.node.scale_up
+        n, half = min(scale_up.domain_gpus, MEASURED_GROUP), scale_up.half_bandwidth_bytes
+        at_half = 2.0 * (n - 1) / n * half / self.scale_up_Bps(n)
+        grown = float((size_bytes / half) ** FILL_EXPONENT)
+        floor = scale_up.latency_s
+        whole = max(floor, floor * max(0.0, 1.0 - grown) + at_half * grown)
+        return (group - 1) / (n - 1) * whole / 2.0
 
 
 def _interpolate(table: dict[int, float], x: int) -> float:
     keys = sorted(table)
     if x <= keys[0]:
         return table[keys[0]]
-    for low, high in zip(keys, keys[1:], strict=False):
+    for low, high in pairwise(keys):
         if x <= high:
             return table[low] + (table[high] - table[low]) * (x - low) / (high - low)
     return table[keys[-1]]

@@ -9,21 +9,37 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from hwmodels.gpu import Gpu
 from hwmodels.power import achievable_flops, compute_scale
 from hwmodels.stack import StackProfile
 
 # Candidate output tiles and the rate their inner loop reaches relative to the best one, and what
-# splitting K over s workgroups costs. Assumed, not measured (findings-dense section 1).
-MACRO_TILES = ((256, 256, 1.0), (256, 192, 0.97), (192, 256, 0.97), (256, 128, 0.92), (128, 256, 0.92), (128, 128, 0.80))
+# splitting K over s workgroups costs. Assumed, not measured (docs/models.md section 1).
+MACRO_TILES = (
+    (256, 256, 1.0),
+    (256, 192, 0.97),
+    (192, 256, 0.97),
+    (256, 128, 0.92),
+    (128, 256, 0.92),
+    (128, 128, 0.80),
+)
 SPLIT_K = ((1, 1.0), (2, 0.95), (4, 0.90), (8, 0.90))
 
 # Filling the inner loop's pipeline and writing the tile cost as much as this many steps of K
-# (assumed; the form that grouped expert GEMMs of published runs ask for, findings-moe section 1.3).
+# (assumed; the form that grouped expert GEMMs of published runs ask for, docs/models.md).
 K_OVERHEAD = 256
 
-BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.03125, "mxfp4": 0.53125, "nvfp4": 0.5625}
+BYTES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "mxfp8": 1.03125,
+    "mxfp4": 0.53125,
+    "nvfp4": 0.5625,
+}
 """Bytes per element, block scales included (one per 32 elements; per 16 for nvfp4)."""
 
 OUTPUT_BYTES = 2.0  # GEMM results leave in 16 bits whatever the operands
@@ -69,20 +85,26 @@ class KernelModel:
         return max(compute, traffic / self.stream_Bps)
 
     def attention_s(
-        self, flops: float, score_elements: float, sequence_length: int, *, backward: bool, fused: bool
+        self,
+        flops: float,
+        score_elements: float,
+        sequence_length: int,
+        *,
+        backward: bool,
+        fused: bool,
+        dtype: str = "bf16",
     ) -> float:
         """Fused: FLOPs over the measured rate at this length. Unfused: two GEMMs plus passes over the scores.
 
         ``score_elements`` is batch x heads x s². An unfused kernel writes and reads the score matrix
-        in 16 bits ``attention_unfused_passes`` times forward and 8/5 of that backward
-        (findings-scaling F9).
+        in ``dtype`` ``attention_unfused_passes`` times forward and 8/5 of that backward
+        (docs/models.md).
         """
         if fused:
             return flops / self.attention_rate_flops(sequence_length, backward=backward)
         passes = self.stack.attention_unfused_passes * (1.6 if backward else 1.0)
-        dtype = "bf16" if "bf16" in self.stack.gemm_efficiency else "fp16"
         gemm_rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
-        return flops / gemm_rate + passes * score_elements * 2.0 / self.stream_Bps
+        return flops / gemm_rate + passes * score_elements * BYTES[dtype] / self.stream_Bps
 
     def attention_rate_flops(self, sequence_length: int, *, backward: bool) -> float:
         """Measured rate, interpolated in log(sequence length) and held flat outside the table, FLOP/s."""
@@ -94,7 +116,8 @@ class KernelModel:
             raise ValueError(
                 f"stack {self.stack.name} has no fused attention {direction} rate; use attention: unfused"
             )
-        return _log_interpolate(points, sequence_length) * compute_scale(self.gpu, self.power_cap_W)
+        rate = _log_interpolate(points, sequence_length)
+        return rate * self.gpu.compute_scale * compute_scale(self.gpu, self.power_cap_W)
 
     def stream_s(self, bytes_moved: float, *, fusible: bool) -> float:
         """Bytes over achieved HBM bandwidth; ``fusible`` traffic grows on stacks that do not fuse it."""
@@ -119,7 +142,7 @@ def _log_interpolate(points: list[tuple[int, float]], x: int) -> float:
         return points[0][1]
     if x >= points[-1][0]:
         return points[-1][1]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         if x0 <= x <= x1:
             weight = math.log(x / x0) / math.log(x1 / x0)
             return y0 + weight * (y1 - y0)

@@ -16,7 +16,7 @@ class ScaleUp:
     ``kind`` is ``mesh`` (one link per pair), ``switch`` (any pair at full rate) or ``uneven-mesh``.
     Bandwidths are per direction. ``usable_bandwidth_Bps`` is what collectives reach per link (mesh)
     or per GPU (switch). ``bus_bandwidth_Bps`` holds measured bus bandwidth by group size where a
-    uniform model does not hold (uneven mesh).
+    uniform model does not hold (uneven mesh), ``pair_links`` its links between GPUs i < j of a domain.
     """
 
     kind: str
@@ -24,8 +24,10 @@ class ScaleUp:
     links_per_gpu: int
     link_bandwidth_Bps: float
     usable_bandwidth_Bps: float
-    latency_s: float  # floor of a small collective over the whole domain
+    latency_s: float  # floor of a small all-reduce over one node
+    half_bandwidth_bytes: float  # all-reduce over one node that reaches half of its plateau
     bus_bandwidth_Bps: Mapping[int, float] = field(default_factory=dict)
+    pair_links: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ matrix units busy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hwmodels.gpu import Gpu
 
 # Same silicon at 750 W (MI300X) and 1000 W (MI325X): bf16 843/708 and fp8 1519/1273 give exponents
@@ -27,11 +29,14 @@ def flop_per_clock(gpu: Gpu, dtype: str) -> float:
 
 
 def busy_share(gpu: Gpu, dtype: str) -> float:
-    """Fraction of matrix cycles used by the best GEMM at its actual clock (measured where known)."""
+    """Fraction of matrix cycles used by the best GEMM at its actual clock (measured where known).
+
+    At most all of them: a clock read under a slower kernel than the best one would ask for more.
+    """
     clock = gpu.sustained_clock_Hz.get(dtype)
     if clock is None:
         return BUSY_SHARE
-    return _rate(gpu.achievable_flops, gpu, dtype) / (flop_per_clock(gpu, dtype) * clock)
+    return min(1.0, _rate(gpu.achievable_flops, gpu, dtype) / (flop_per_clock(gpu, dtype) * clock))
 
 
 def sustained_clock_Hz(gpu: Gpu, dtype: str, power_cap_W: float | None = None) -> float:
@@ -42,8 +47,7 @@ def sustained_clock_Hz(gpu: Gpu, dtype: str, power_cap_W: float | None = None) -
     reference = _rate(gpu.achievable_flops, gpu, dtype) / (
         flop_per_clock(gpu, dtype) * busy_share(gpu, dtype)
     )
-    cap = gpu.power_cap_W if power_cap_W is None else power_cap_W
-    return min(gpu.peak_clock_Hz, reference * (cap / gpu.power_cap_W) ** CAP_EXPONENT)
+    return min(gpu.peak_clock_Hz, reference * compute_scale(gpu, power_cap_W))
 
 
 def achievable_flops(gpu: Gpu, dtype: str, power_cap_W: float | None = None) -> float:
@@ -56,13 +60,12 @@ def compute_scale(gpu: Gpu, power_cap_W: float | None) -> float:
     """Speed of power-limited kernels at a cap relative to the GPU's own cap (1 when uncapped)."""
     if power_cap_W is None:
         return 1.0
-    return (power_cap_W / gpu.power_cap_W) ** CAP_EXPONENT
+    return float((power_cap_W / gpu.power_cap_W) ** CAP_EXPONENT)
 
 
-def _rate(rates: object, gpu: Gpu, dtype: str) -> float:
-    assert hasattr(rates, "get")
+def _rate(rates: Mapping[str, float], gpu: Gpu, dtype: str) -> float:
     value = rates.get(dtype)
     if value is None:
         known = ", ".join(sorted(gpu.achievable_flops))
         raise MissingRate(f"{gpu.name} has no matrix rate for {dtype!r}; known formats: {known}")
-    return float(value)
+    return value

@@ -39,7 +39,9 @@ class StackProfile:
     attention_unfused_passes: float  # passes over the score matrix, forward
     kernel_gap_s: float
     streaming_factor: float  # unfused stacks move more bytes than the fused closed form
-    cross_entropy_bytes_per_logit: Mapping[str, float]  # kernel: default (what the stack runs), fused, unfused
+    cross_entropy_bytes_per_logit: Mapping[
+        str, float
+    ]  # kernel: default (what the stack runs), fused, unfused
     optimizer_bytes_per_parameter: float
     gradient_accumulation_bytes_per_parameter: float
     scale_up_efficiency: float  # of the node's usable collective bandwidth

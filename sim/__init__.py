@@ -25,8 +25,10 @@ _HOMES = {
     "json_schema": "sim.scenario",
     "load": "sim.scenario",
     "loads": "sim.scenario",
+    "measure_machine": "sim.measure.campaign",
     "simulate": "sim.step",
     "validate": "sim.ledger",
+    "validate_micro": "sim.ledger",
 }
 
 

@@ -1,6 +1,8 @@
 from sim.catalog import catalog_entries as catalog_entries
 from sim.catalog import catalog_entry as catalog_entry
 from sim.ledger import validate as validate
+from sim.ledger import validate_micro as validate_micro
+from sim.measure.campaign import measure_machine as measure_machine
 from sim.results import StepResult as StepResult
 from sim.scenario import Scenario as Scenario
 from sim.scenario import ScenarioError as ScenarioError

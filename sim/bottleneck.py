@@ -30,7 +30,9 @@ def bottleneck(breakdown_s: Mapping[str, float], cluster: Cluster, scenario: Sce
     ranked = sorted(breakdown_s, key=lambda cause: -breakdown_s[cause])
     cap = scenario.cluster.power_cap_W or cluster.gpu.power_cap_W
     first = _LIMITS[ranked[0]].format(format=scenario.training.precision.upper(), cap=f"{cap:.0f}")
-    sentence = f"{cluster.gpu.title} is limited by {first} for {breakdown_s[ranked[0]] / step:.0%} of the step"
+    sentence = (
+        f"{cluster.gpu.title} is limited by {first} for {breakdown_s[ranked[0]] / step:.0%} of the step"
+    )
     lost = [c for c in ranked[1:] if c in _AVOIDABLE and breakdown_s[c] / step >= 0.005]
     if lost:
         words = _LIMITS[lost[0]]

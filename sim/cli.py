@@ -88,11 +88,17 @@ def validate(
     runs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of measured runs; default: the published ones.")
     ] = None,
+    micro: Annotated[
+        bool, typer.Option("--micro", help="Score the hardware models against micro-benchmarks instead.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare predictions with published measured runs: the ledger."""
     if runs is not None and not runs.is_dir():
         _refuse(f"--runs {runs}: no such folder")
+    if micro:
+        _validate_micro(runs, as_json)
+        return
     ledger: Mapping[str, Any] = sim.validate(runs).to_dict()
     if as_json:
         _print_json(ledger)
@@ -125,6 +131,24 @@ def catalog(
 
 
 @app.command()
+def measure(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the logs.")],
+    what: Annotated[str, typer.Argument(help="gemm, attention, stream, collectives or all.")] = "all",
+    scenario: Annotated[Path | None, typer.Argument(help="Adds the shapes of its ranks.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few shapes, short runs.")] = False,
+    device: Annotated[str | None, typer.Option(help="cuda (ROCm too; the default) or cpu.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds for each measured point.")] = None,
+) -> None:
+    """Measure kernels and collectives on this machine (extra: measure) and write what calibrate reads."""
+    if scenario is not None:
+        _require_file(scenario)
+    loaded = None if scenario is None else sim.load(scenario)
+    files = sim.measure_machine(what, output, scenario=loaded, device=device, seconds=seconds, quick=quick)
+    for file in files:
+        typer.echo(str(file))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
     _print_json(sim.json_schema())
@@ -150,6 +174,16 @@ def main() -> None:
             typer.echo("\n".join(located), err=True)
             raise SystemExit(BAD_INPUT) from None
         _refuse(str(error))
+
+
+def _validate_micro(rows: Path | None, as_json: bool) -> None:
+    report: Mapping[str, Any] = sim.validate_micro(rows).to_dict()
+    if as_json:
+        _print_json(report)
+    else:
+        from sim.report.terminal.micro_page import micro_page
+
+        _print_page(micro_page(report))
 
 
 def _require_file(path: Path) -> None:

@@ -20,6 +20,11 @@ def measured_dir() -> Path:
     return _data_dir("validation") / "measured"
 
 
+def micro_dir() -> Path:
+    """The folder of published micro-benchmarks. Raises ``FileNotFoundError`` when the installation lacks it."""
+    return _data_dir("validation") / "micro"
+
+
 def _data_dir(name: str) -> Path:
     checkout = _PACKAGE.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():

@@ -35,12 +35,13 @@ class Attention:
     causal: bool
     backward: bool
     fused: bool
+    dtype: str = "bf16"
 
     @property
     def flops(self) -> float:
         """Forward 4·s²·h·d per sequence (half when causal *and* fused), backward 2.5 times that.
 
-        An unfused kernel computes the masked half too (findings-scaling F9) and, keeping the
+        An unfused kernel computes the masked half too (docs/models.md) and, keeping the
         probabilities, needs only 2 times the forward in its backward.
         """
         full = 4.0 * self.batch * self.heads * self.head_dim * float(self.sequence_length) ** 2
@@ -161,14 +162,4 @@ class Collective:
         return self.bytes * share * (2.0 if self.kind == "all_reduce" else 1.0)
 
 
-Op = (
-    Gemm
-    | Attention
-    | Stream
-    | CrossEntropy
-    | Optimizer
-    | AccumulateGradients
-    | Launches
-    | Host
-    | Collective
-)
+Op = Gemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches | Host | Collective

@@ -68,15 +68,17 @@ class _Pricer:
             spent = work.count * self.op(work.op)
             if isinstance(work.op, Collective) and work.op.overlapped:
                 beside += spent
+                seconds[work.cause] += 0.0  # a part that carries its bytes
             else:
                 seconds[work.cause] += spent
             flops[work.cause] += work.count * work.op.flops
             if isinstance(work.op, Collective):
                 sent[work.cause] += work.count * work.op.wire_bytes
         if beside:
-            slowdown = self._cluster.stack.overlap_slowdown
-            seconds["interference"] += min(beside, sum(seconds.values())) * (1.0 - 1.0 / slowdown)
-            seconds["tensor_parallel"] += max(0.0, beside - sum(seconds.values()))
+            slowdown, alone = self._cluster.stack.overlap_slowdown, sum(seconds.values())
+            stretched = alone * _stretch(beside, alone, slowdown)
+            seconds["interference"] += stretched - alone
+            seconds["tensor_parallel"] += max(0.0, beside - stretched)
         parts = tuple(Part(c, s, flops[c], sent[c]) for c, s in seconds.items())
         return Price(sum(p.seconds for p in parts), parts)
 
@@ -96,7 +98,12 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
         case Attention():
             scores = op.batch * op.heads * float(op.sequence_length) ** 2
             return kernels.attention_s(
-                op.flops, scores, op.sequence_length, backward=op.backward, fused=op.fused
+                op.flops,
+                scores,
+                op.sequence_length,
+                backward=op.backward,
+                fused=op.fused,
+                dtype=op.dtype,
             )
         case Stream(moved, fusible):
             return kernels.stream_s(moved, fusible=fusible)
@@ -115,20 +122,13 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
 
 
 def _stretched(program: Program, base: list[Price], slowdown: float) -> list[Price]:
-    """Slows compute tasks that run beside collectives.
-
-    Compute proceeds at 1/slowdown while a collective of its window runs, so a window of T compute
-    and C communication seconds stretches its compute by min(slowdown, 1 + (1 - 1/slowdown)·C/T)
-    (findings-dense section 1: exposed = (1 - 1/kappa)·t_comm + what does not fit).
-    """
+    """Slows compute tasks that run beside the collectives of their window."""
     compute: dict[str, float] = defaultdict(float)
     beside: dict[str, float] = defaultdict(float)
     for task, p in zip(program.tasks, base, strict=True):
         if task.window is not None:
             (compute if task.stream == COMPUTE else beside)[task.window] += p.seconds
-    return [
-        _slowed(task, p, compute, beside, slowdown) for task, p in zip(program.tasks, base, strict=True)
-    ]
+    return [_slowed(task, p, compute, beside, slowdown) for task, p in zip(program.tasks, base, strict=True)]
 
 
 def _slowed(
@@ -136,7 +136,18 @@ def _slowed(
 ) -> Price:
     if task.window is None or task.stream != COMPUTE or not beside.get(task.window) or p.seconds == 0.0:
         return p
-    ratio = beside[task.window] / compute[task.window]
-    factor = min(slowdown, 1.0 + (1.0 - 1.0 / slowdown) * ratio)
+    factor = _stretch(beside[task.window], compute[task.window], slowdown)
     extra = p.seconds * (factor - 1.0)
     return Price(p.seconds + extra, (*p.parts, Part("interference", extra, 0.0, 0.0)))
+
+
+def _stretch(beside_s: float, compute_s: float, slowdown: float) -> float:
+    """How much longer ``compute_s`` of compute takes while ``beside_s`` of collectives run.
+
+    Compute proceeds at 1/slowdown while a collective runs: T compute and C communication seconds side
+    by side stretch the compute by min(slowdown, 1 + (1 - 1/slowdown)·C/T)
+    (docs/models.md section 1: exposed = (1 - 1/kappa)·t_comm + what does not fit).
+    """
+    if compute_s <= 0.0:
+        return 1.0
+    return min(slowdown, 1.0 + (1.0 - 1.0 / slowdown) * beside_s / compute_s)

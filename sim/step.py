@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwmodels.cluster import Cluster
-from sim import attribution
+from sim import __version__, attribution
 from sim.bottleneck import bottleneck
 from sim.citations import assumed_figures, cited_sources
 from sim.engine.events import run
@@ -25,7 +25,6 @@ from sim.pricing import Price, price
 from sim.program import Program
 from sim.results import StageMemory, StepResult
 from sim.scenario import Scenario, machine, scenario_hash
-from sim import __version__
 from sim.workload.architecture import Architecture
 from sim.workload.workload import LOW_PRECISION, Lora, Workload
 
@@ -211,6 +210,7 @@ class Step:
             "micro_batch": layout.micro_batch,
             "microbatches": layout.microbatches,
             "stage_layers": list(layout.stage_layers),
+            "sequence_parallel": layout.sequence_parallel,
             "data_sharding": layout.data_sharding,
             "schedule": layout.schedule,
             "recompute": layout.recompute.kind,
@@ -224,7 +224,9 @@ class Step:
         if not stack.tuned:
             found.append(f"{stack.name} is an untuned stack: expect the real step to be slower")
         if self.scenario.training.precision in LOW_PRECISION:
-            found.append(f"MFU counts all FLOPs over the {self.scenario.training.precision} peak, bf16 ones too")
+            found.append(
+                f"MFU counts all FLOPs over the {self.scenario.training.precision} peak, bf16 ones too"
+            )
         return tuple(found)
 
 

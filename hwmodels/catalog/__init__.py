@@ -2,11 +2,13 @@
 
 ``gpu("mi300x")``, ``node("mi300x-8x400g")``, ``nic``, ``switch`` and ``stack`` build the entry of that
 name or raise ``UnknownName``, which lists the known names nearest first. There is never a default.
+``stack_from_file`` builds a profile of the user's own, such as ``sim calibrate`` writes.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmodels.catalog.errors import CatalogError, UnknownName, nearest_first
@@ -15,6 +17,7 @@ from hwmodels.catalog.gpu_entry import build_gpu
 from hwmodels.catalog.nic_entry import build_nic
 from hwmodels.catalog.node_entry import build_node
 from hwmodels.catalog.stack_entry import build_stack
+from hwmodels.catalog.stack_file import is_stack_file, stack_record
 from hwmodels.catalog.switch_entry import build_switch
 
 if TYPE_CHECKING:
@@ -31,11 +34,14 @@ __all__ = [
     "UnknownName",
     "entry",
     "gpu",
+    "is_stack_file",
     "names",
     "newest_stack",
     "nic",
     "node",
     "stack",
+    "stack_from_file",
+    "stack_named",
     "switch",
 ]
 
@@ -63,6 +69,20 @@ def node(name: str) -> Node:
 @cache
 def stack(name: str) -> StackProfile:
     return build_stack(record("stack", name, parent_key="inherits"))
+
+
+def stack_from_file(path: str | Path) -> StackProfile:
+    """The profile in a file of the catalog's stack format.
+
+    It may inherit from a stack of the catalog or from another file, relative to itself. Raises
+    ``CatalogError`` for a file that is missing or no valid profile.
+    """
+    return build_stack(stack_record(Path(path)))
+
+
+def stack_named(name: str) -> StackProfile:
+    """The stack called ``name``: an entry of the catalog, or the path of a file (``my/stack.yaml``)."""
+    return stack_from_file(name) if is_stack_file(name) else stack(name)
 
 
 @cache

@@ -31,10 +31,10 @@ def record(kind: str, name: str, parent_key: str = "base") -> Record:
 
     Raises ``UnknownName`` for a name without a file and ``CatalogError`` for a faulty one.
     """
-    content = _merged(kind, name, parent_key, ())
+    content = merged(kind, name, parent_key, ())
     if content.get("name") != name:
         raise CatalogError(f"{_where(kind, name)}: name: {content.get('name')!r} is not the name of the file")
-    cited = {**shared_sources(), **_cited(content.pop("sources", {}), _where(kind, name))}
+    cited = {**shared_sources(), **citations(content.pop("sources", {}), _where(kind, name))}
     content.pop("refused_names", None)
     return Record(content, _where(kind, name), cited)
 
@@ -42,7 +42,7 @@ def record(kind: str, name: str, parent_key: str = "base") -> Record:
 @cache
 def shared_sources() -> dict[str, str]:
     """Citations that every file may use by key."""
-    return _cited(read_yaml(_ROOT / "sources.yaml"), "sources.yaml")
+    return citations(read_yaml(_ROOT / "sources.yaml"), "sources.yaml")
 
 
 @cache
@@ -51,7 +51,8 @@ def raw(kind: str, name: str) -> Mapping[str, Any]:
     return read_yaml(_ROOT / _FOLDERS[kind] / f"{name}.yaml")
 
 
-def _merged(kind: str, name: str, parent_key: str, below: tuple[str, ...]) -> dict[str, Any]:
+def merged(kind: str, name: str, parent_key: str, below: tuple[str, ...]) -> dict[str, Any]:
+    """Content of an entry with what it builds on. ``below`` are the names that led here."""
     if name not in names(kind):
         raise UnknownName(kind, name, nearest_first(name, names(kind)), _refusals(kind).get(name, ""))
     if name in below:
@@ -61,12 +62,18 @@ def _merged(kind: str, name: str, parent_key: str, below: tuple[str, ...]) -> di
     if parent is None:
         return content
     try:
-        inherited = _merged(kind, str(parent), parent_key, (*below, name))
+        inherited = merged(kind, str(parent), parent_key, (*below, name))
     except UnknownName as error:
         raise CatalogError(f"{_where(kind, name)}: {parent_key}: {error}") from error
-    own = _NEVER_INHERITED if parent_key == "inherits" else ("name", "refused_names")
-    inherited = {key: value for key, value in inherited.items() if key not in own}
+    if parent_key == "inherits":
+        return overlaid_stack(inherited, content)
+    inherited = {key: value for key, value in inherited.items() if key not in ("name", "refused_names")}
     return _overlaid(inherited, content)
+
+
+def overlaid_stack(inherited: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A stack file on top of the one that it inherits from; what identifies a stack is its own."""
+    return _overlaid({key: value for key, value in inherited.items() if key not in _NEVER_INHERITED}, own)
 
 
 def _overlaid(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _refusals(kind: str) -> dict[str, str]:
     return found
 
 
-def _cited(table: object, where: str) -> dict[str, str]:
+def citations(table: object, where: str) -> dict[str, str]:
     """A table of sources as citations: ``title, where to find it (date)``."""
     if not isinstance(table, dict):
         raise CatalogError(f"{where}: sources: a mapping of keys to {{title, url, date}} is due here")

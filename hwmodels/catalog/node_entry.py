@@ -46,7 +46,9 @@ def _scale_up(record: Record) -> ScaleUp:
         link_bandwidth_Bps=record.quantity("link_bandwidth", "bandwidth"),
         usable_bandwidth_Bps=record.quantity("usable_bandwidth", "bandwidth"),
         latency_s=record.quantity("latency", "time"),
+        half_bandwidth_bytes=record.quantity("half_bandwidth_size", "bytes"),
         bus_bandwidth_Bps=_bus_bandwidth(record),
+        pair_links=_pair_links(record),
     )
     record.done()
     links = 1 if kind == "mesh" else scale_up.links_per_gpu
@@ -59,3 +61,17 @@ def _bus_bandwidth(record: Record) -> dict[int, float]:
     if "bus_bandwidth" not in record:
         return {}
     return {int(group): value for group, value in record.quantities("bus_bandwidth", "bandwidth").items()}
+
+
+def _pair_links(record: Record) -> dict[tuple[int, int], int]:
+    """Links of each connected pair of GPUs, written ``0-1: {value: "4", ...}``."""
+    if "pair_links" not in record:
+        return {}
+    section = record.section("pair_links")
+    links: dict[tuple[int, int], int] = {}
+    for pair in section:
+        first, dash, second = str(pair).partition("-")
+        if not (dash and first.isdecimal() and second.isdecimal() and int(first) < int(second)):
+            raise section.error(str(pair), "a pair of GPUs is written like 0-1, the lower one first")
+        links[int(first), int(second)] = section.count(pair)
+    return links

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from sim.ledger.loader import LedgerError, load_directory, load_file
+from sim.ledger.micro import MicroReport, validate_micro
 from sim.ledger.report import LedgerReport, score_files, validate
 
-__all__ = ["LedgerError", "LedgerReport", "load_directory", "load_file", "score_files", "validate"]
+__all__ = [
+    "LedgerError",
+    "LedgerReport",
+    "MicroReport",
+    "load_directory",
+    "load_file",
+    "score_files",
+    "validate",
+    "validate_micro",
+]

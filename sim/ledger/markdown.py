@@ -1,7 +1,7 @@
-"""The ledger as pages: the accuracy table of the README and ``docs/accuracy.md``.
+"""The ledger as pages: the accuracy table of the README, ``docs/accuracy.md``, the fitted figures of ``docs/models.md``.
 
-``python -m sim.ledger.markdown`` rewrites both. The README keeps its text; only what stands between the two markers
-changes. A test holds the pages to the ledger.
+``python -m sim.ledger.markdown`` rewrites all three. README and models page keep their text; only what stands between
+the two markers changes. A test holds the pages to the ledger.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sim.ledger.fitted import write_fitted
 from sim.ledger.report import LedgerReport, validate
 from sim.ledger.run import LedgerFile
 from sim.ledger.summary import Configuration, Statistic
@@ -64,12 +65,13 @@ def readme_block(report: LedgerReport) -> str:
 
 
 def write_pages(root: Path, report: LedgerReport) -> None:
-    """Rewrites ``docs/accuracy.md`` and the table in ``README.md`` of the checkout at ``root``."""
+    """Rewrites ``docs/accuracy.md`` and the tables in README and ``docs/models.md`` of the checkout at ``root``."""
     page = root / ACCURACY_PAGE
     page.parent.mkdir(exist_ok=True)
     page.write_text(accuracy_page(report), encoding="utf-8")
     readme = root / "README.md"
     readme.write_text(with_table(readme.read_text(encoding="utf-8"), readme_block(report)), encoding="utf-8")
+    write_fitted(root, report)
 
 
 def _by_gpu(members: Iterable[Configuration]) -> list[tuple[str, list[Configuration]]]:

@@ -107,7 +107,8 @@ class ScoredRun:
         if self.failure:
             return f"not predicted: {self.failure}"
         untuned = "" if self.run.tuned else f"untuned: {self.run.untuned_evidence}"
-        return "; ".join(part for part in (untuned, self.run.known_reason, self.run.note) if part)
+        parts = (untuned, self.run.known_reason, self.run.note)
+        return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
 @dataclass

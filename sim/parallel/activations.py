@@ -122,17 +122,35 @@ class LayerActivations:
 def layer_activations(
     architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
 ) -> LayerActivations:
-    """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but the core."""
+    """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but the core,
+    operator every second matrix product."""
     saved = saved_by_op(architecture, layout, request, facts)
     whole = sum(saved.values())
     core = sum(attention_core_by_op(architecture, layout, request).values())
-    kept = {"none": whole, "selective": whole - core, "full": saved["norm 1 input"]}
+    kept = {
+        "none": whole,
+        "selective": whole - core,
+        "operator": _kept_by_operator(architecture, layout, request, saved),
+        "full": saved["norm 1 input"],
+    }
     return LayerActivations(
         whole=whole,
         recomputed=kept[layout.recompute.kind],
         mlp=sum(saved.get(op, 0.0) for op in MLP_OPS),
         core=core,
     )
+
+
+def _kept_by_operator(
+    architecture: Architecture, layout: Layout, request: MemoryRequest, saved: dict[str, float]
+) -> float:
+    """The layer's input, attention's output, and every second matrix product: q, v, gate, down."""
+    part = micro_batch_slice(architecture, layout, request)
+    row = part.element_bytes * part.tokens / layout.tp
+    widths = architecture.q_width + architecture.kv_width + architecture.ffn
+    down = part.hidden_bytes if architecture.mlp == "swiglu" else 0.0
+    core = sum(attention_core_by_op(architecture, layout, request).values())
+    return saved["norm 1 input"] + saved["attention output"] + core + row * widths + down
 
 
 def micro_batch_bytes(layer: LayerActivations, layout: Layout, stage: int) -> float:

@@ -68,8 +68,17 @@ class ProgramBuilder:
             order[d.role][d.stream].append(task_id)
             tasks.append(
                 Task(
-                    task_id, d.role, d.stream, d.kind, d.name, d.microbatch, d.layers, d.work, waits,
-                    d.window, d.wait_cause,
+                    task_id,
+                    d.role,
+                    d.stream,
+                    d.kind,
+                    d.name,
+                    d.microbatch,
+                    d.layers,
+                    d.work,
+                    waits,
+                    d.window,
+                    d.wait_cause,
                 )
             )
         frozen = tuple({stream: tuple(ids) for stream, ids in streams.items()} for streams in order)

@@ -39,7 +39,7 @@ class Layout:
         return self.tp * self.cp * self.pp * self.dp
 
     def in_flight(self, stage: int) -> int:
-        """Micro-batches whose activations ``stage`` holds at once (findings-memory §1)."""
+        """Micro-batches whose activations ``stage`` holds at once (docs/models.md)."""
         if self.schedule == "gpipe":
             return self.microbatches
         return min(self.microbatches, self.pp - stage)

@@ -190,8 +190,8 @@ def _check(layout: Layout) -> None:
     if len(layout.stage_layers) != layout.pp:
         raise ValueError(f"layout: {len(layout.stage_layers)} stages are given for pp = {layout.pp}")
     kind, layers = layout.recompute.kind, layout.recompute.layers
-    if kind not in ("none", "selective", "full"):
-        raise ValueError(f"recompute: unknown kind {kind!r}; known: none, selective, full")
+    if kind not in ("none", "selective", "operator", "full"):
+        raise ValueError(f"recompute: unknown kind {kind!r}; known: none, selective, operator, full")
     if kind == "none":
         return
     if len(layers) != layout.pp:

@@ -7,6 +7,7 @@ default: neighbours in TP share a domain, pipeline stages are furthest apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from sim.ops import Group
 from sim.parallel.layout import Layout
@@ -28,11 +29,12 @@ class Mesh:
         """Replicas (context-parallel ranks included: they share gradients)."""
         return self._group("dp", self.layout.dp * self.layout.cp, stride=self.layout.tp)
 
-    @property
-    def pp(self) -> Group:
-        """Two neighbouring stages; ``per_domain`` is 2 when they share a domain."""
-        stride = self.layout.tp * self.layout.dp * self.layout.cp
-        return Group("pp", min(2, self.layout.pp), 2 if 2 * stride <= self.domain_gpus else 1)
+    def hop(self, stage: int) -> Group:
+        """``stage`` and the next one; ``per_domain`` is 2 when all their ranks share a domain."""
+        width = self.layout.tp * self.layout.dp * self.layout.cp
+        first, last = stage * width, (stage + 2) * width - 1
+        inside = first // self.domain_gpus == last // self.domain_gpus
+        return Group("pp", min(2, self.layout.pp), 2 if inside else 1)
 
     @property
     def embedding(self) -> Group:
@@ -41,4 +43,9 @@ class Mesh:
         return Group("embedding", min(2, self.layout.pp), 2 if inside else 1)
 
     def _group(self, axis: str, size: int, stride: int) -> Group:
-        return Group(axis, size, max(1, min(size, self.domain_gpus // stride)))
+        """Groups that do not tile a domain straddle its border; the worst-placed one is priced."""
+        inside = min(size, self.domain_gpus // stride)
+        if inside < 1:
+            return Group(axis, size, 1)
+        whole = self.layout.gpus <= self.domain_gpus or self.domain_gpus % (inside * stride) == 0
+        return Group(axis, size, inside if whole else max(1, gcd(inside * stride, self.domain_gpus) // stride))

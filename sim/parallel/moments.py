@@ -71,7 +71,7 @@ class StageContext:
 
 
 def moments(context: StageContext) -> Iterator[Moment]:
-    """Every candidate of one stage (findings: §1 "transient at the peak"); the largest is the peak."""
+    """Every candidate of one stage (the list of candidates in docs/models.md); the largest is the peak."""
     if context.stage == context.layout.pp - 1:
         yield output_layer_backward(context)
     yield from layer_backward(context)
@@ -113,7 +113,7 @@ def layer_backward(context: StageContext) -> Iterator[Moment]:
 
     When the latter runs, the layers after it are done: their activations of this micro-batch are free.
     """
-    full = context.layout.recompute.kind == "full"
+    full = context.layout.recompute.kind in ("full", "operator")
     plain = context.layers - (context.recomputed if full else 0)
     if plain:
         yield from _inside_layer(context, "", context.saved_bytes, 0.0)

@@ -74,8 +74,15 @@ class Planner:
 
     # -- compute ---------------------------------------------------------------------------------
 
+    @cached_property
+    def _orders(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        layout = self.layout
+        return tuple(
+            stage_order(layout.schedule, s, layout.pp, layout.microbatches) for s in range(layout.pp)
+        )
+
     def _order(self, stage: Stage) -> tuple[tuple[str, int], ...]:
-        return stage_order(self.layout.schedule, stage.index, self.layout.pp, self.layout.microbatches)
+        return self._orders[stage.index]
 
     def _last_backward(self, stage: Stage) -> int:
         return self._order(stage)[-1][1]
@@ -127,11 +134,17 @@ class Planner:
             window = None
             if reduces and i > 0:
                 window = f"reduce/{stage.index}"
-            elif gathered and i < len(pieces) - 1:
+            elif gathered and stage.index == 0 and i < len(pieces) - 1:
                 window = f"gather/{stage.index}"
             key = self._compute(
-                builder, stage, direction, microbatch, piece, i,
-                waits=(waits if i == 0 else ()) + ((gather,) if gathered else ()), window=window,
+                builder,
+                stage,
+                direction,
+                microbatch,
+                piece,
+                i,
+                waits=(waits if i == 0 else ()) + ((gather,) if gathered else ()),
+                window=window,
             )
             if reduces and piece.parameters:
                 hidden = None if i == len(pieces) - 1 else f"reduce/{stage.index}"
@@ -152,8 +165,15 @@ class Planner:
         work = piece.forward if direction == FORWARD else piece.backward
         return builder.add(
             (direction, stage.index, microbatch, position),
-            stage.index, COMPUTE, direction, f"{direction} {piece.name}", work,
-            waits=waits, microbatch=microbatch, layers=piece.layers, window=window,
+            stage.index,
+            COMPUTE,
+            direction,
+            f"{direction} {piece.name}",
+            work,
+            waits=waits,
+            microbatch=microbatch,
+            layers=piece.layers,
+            window=window,
         )
 
     def _end(self, stage: Stage, direction: str, microbatch: int) -> Key:
@@ -173,23 +193,32 @@ class Planner:
         key: Key = ("S", direction, stage.index, microbatch)
         target = stage.index + (1 if direction == FORWARD else -1)
         if 0 <= target < self.layout.pp:
-            op = Collective("send", self.shard.activation_bytes, self.shard.mesh.pp)
+            hop = self.shard.mesh.hop(min(stage.index, target))
+            op = Collective("send", self.shard.activation_bytes, hop)
             builder.add(
-                key, stage.index, SEND, "send", f"send {direction} to stage {target}",
+                key,
+                stage.index,
+                SEND,
+                "send",
+                f"send {direction} to stage {target}",
                 (Work(op, "pipeline"),),
-                waits=(self._end(stage, direction, microbatch),), microbatch=microbatch,
+                waits=(self._end(stage, direction, microbatch),),
+                microbatch=microbatch,
             )
         return key
 
     # -- data parallelism: replicated parameters ---------------------------------------------------
 
     def _gather_ahead(self, builder: ProgramBuilder, stage: Stage) -> None:
-        """ZeRO-1: the parameters the last step updated arrive while its first forward runs."""
+        """ZeRO-1: the parameters the last step updated arrive while its first forward runs.
+
+        Only the first stage computes meanwhile; the others wait for their first micro-batch.
+        """
         if not (self.exchanges and self.strategy.overlap_dp and self.layout.data_sharding == "zero-1"):
             return
         for i, piece in enumerate(stage.pieces):
             if piece.parameters:
-                window = f"gather/{stage.index}" if i > 0 else None
+                window = f"gather/{stage.index}" if i > 0 and stage.index == 0 else None
                 self._gather(builder, stage, ("AG", stage.index, piece.name), piece.parameters, (), window)
 
     def _gather(
@@ -204,8 +233,16 @@ class Planner:
     ) -> None:
         op = Collective("all_gather", parameters * self.strategy.parameter_bytes, self.dp)
         builder.add(
-            key, stage.index, COLLECTIVE, "gather", f"gather {key[-1]}", (Work(op, "data_parallel"),),
-            waits=waits, microbatch=microbatch, window=window, wait_cause="data_parallel",
+            key,
+            stage.index,
+            COLLECTIVE,
+            "gather",
+            f"gather {key[-1]}",
+            (Work(op, "data_parallel"),),
+            waits=waits,
+            microbatch=microbatch,
+            window=window,
+            wait_cause="data_parallel",
         )
 
     def _reduce(
@@ -221,8 +258,16 @@ class Planner:
         kind = "all_reduce" if self.layout.data_sharding == "ddp" else "reduce_scatter"
         op = Collective(kind, parameters * self.strategy.gradient_bytes, self.dp)
         builder.add(
-            key, stage.index, COLLECTIVE, "reduce", f"reduce {key[-1]}", (Work(op, "data_parallel"),),
-            waits=(after,), microbatch=microbatch, window=window, wait_cause="data_parallel",
+            key,
+            stage.index,
+            COLLECTIVE,
+            "reduce",
+            f"reduce {key[-1]}",
+            (Work(op, "data_parallel"),),
+            waits=(after,),
+            microbatch=microbatch,
+            window=window,
+            wait_cause="data_parallel",
         )
 
     # -- data parallelism: fully sharded -----------------------------------------------------------
@@ -258,7 +303,12 @@ class Planner:
             gather: Key = ("AG", FORWARD, microbatch, piece.name)
             need = gather if builder.has(gather) else root
             self._compute(
-                builder, stage, FORWARD, microbatch, piece, i,
+                builder,
+                stage,
+                FORWARD,
+                microbatch,
+                piece,
+                i,
                 waits=(waits if i == 0 else ()) + ((need,) if communicates else ()),
                 window=self._window(FORWARD, microbatch, i),
             )
@@ -296,7 +346,12 @@ class Planner:
                 reduced = () if self.strategy.overlap_dp else key
             gather: Key = ("AG", BACKWARD, microbatch, piece.name)
             self._compute(
-                builder, stage, BACKWARD, microbatch, piece, i,
+                builder,
+                stage,
+                BACKWARD,
+                microbatch,
+                piece,
+                i,
                 waits=((gather,) if builder.has(gather) else (forward_end,)) + reduced,
                 window=self._window(BACKWARD, microbatch, i),
             )
@@ -339,17 +394,20 @@ class Planner:
         replicated = self.layout.data_sharding == "ddp"
         share = stage.parameters / (1 if replicated else self.dp.size)
         builder.add(
-            ("optimizer", index), index, COMPUTE, "optimizer", "optimizer step",
-            (Work(Optimizer(share), "optimizer"),), waits=barrier,
+            ("optimizer", index),
+            index,
+            COMPUTE,
+            "optimizer",
+            "optimizer step",
+            (Work(Optimizer(share), "optimizer"),),
+            waits=barrier,
         )
         last: Key = ("optimizer", index)
         if self.exchanges and not self.strategy.overlap_dp and self.layout.data_sharding == "zero-1":
             key: Key = ("AG", index, "all parameters")
             self._gather(builder, stage, key, stage.parameters, (last,), None)
             last = key
-        builder.add(
-            ("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,)
-        )
+        builder.add(("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,))
 
     def _tail_exchange(self, builder: ProgramBuilder, stage: Stage) -> None:
         index = stage.index
@@ -360,8 +418,14 @@ class Planner:
             size = self.shard.embedding_parameters * self.strategy.gradient_bytes
             op = Collective("all_reduce", size, self.shard.mesh.embedding)
             builder.add(
-                ("tie", index), index, COLLECTIVE, "reduce", "reduce tied embedding",
-                (Work(op, "pipeline"),), waits=(after,), wait_cause="pipeline",
+                ("tie", index),
+                index,
+                COLLECTIVE,
+                "reduce",
+                "reduce tied embedding",
+                (Work(op, "pipeline"),),
+                waits=(after,),
+                wait_cause="pipeline",
             )
 
     def _shares_embedding(self, stage: Stage) -> bool:

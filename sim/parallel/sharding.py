@@ -20,7 +20,6 @@ from sim.program import Work
 from sim.workload.workload import Linear, Traffic, Workload
 
 HEAD_KERNELS = 6  # norm, projection, softmax, loss, and their glue
-RECOMPUTED_BY_OPERATOR = 0.5  # operator-level checkpointing keeps every second matrix product
 
 
 @dataclass(frozen=True)
@@ -61,40 +60,70 @@ class Shard:
             *self._tensor_parallel(),
             Work(Launches(2 * self.workload.kernels_per_layer), "launch"),
         ]
-        if self.layout.data_sharding != "fsdp":
-            work.append(Work(AccumulateGradients(self.layer_parameters), "streaming"))
-        return tuple(work)
+        return (*work, *self._accumulate(self.layer_parameters))
+
+    def _accumulate(self, parameters: float) -> tuple[Work, ...]:
+        """Adding one micro-batch's gradients to the main buffer; a full-shard scheme adds shards only."""
+        if self.layout.data_sharding == "fsdp" or not parameters:
+            return ()
+        return (Work(AccumulateGradients(parameters), "streaming"),)
 
     @cached_property
     def recompute(self) -> tuple[Work, ...]:
         """What a recomputed layer runs again before its backward."""
         kind = self.layout.recompute.kind
         if kind == "selective":
-            chosen = tuple(w for w in self.forward if isinstance(w.op, Attention))
+            chosen: tuple[Work, ...] = (self._attention(backward=False),)
         elif kind == "operator":
-            chosen = tuple(
-                Work(w.op, w.cause, w.count * (RECOMPUTED_BY_OPERATOR if isinstance(w.op, Gemm) else 1.0))
-                for w in self.forward
-                if not isinstance(w.op, Attention)
-            )
+            chosen = self._by_operator
+        elif self.layout.recompute.early_stop:
+            last = self._gemm(self.workload.linears[-1], "output", self.workload.linear_dtype)
+            chosen = tuple(w for w in self.forward if w.op != last)
         else:
             chosen = self.forward
-            if self.layout.recompute.early_stop:
-                chosen = tuple(w for w in chosen if w.op != self._gemm(self.workload.linears[-1], "output", self.workload.linear_dtype))
         return tuple(Work(w.op, "recompute", w.count) for w in chosen)
+
+    @property
+    def _by_operator(self) -> tuple[Work, ...]:
+        """Operator-level checkpointing keeps attention and every second matrix product, in the order
+        q, k, v, projection, gate, up, down (torchtitan); streaming kernels run again."""
+        a = self.workload.architecture
+        gated = a.mlp == "swiglu"
+        again = {
+            "qkv": a.kv_width / (a.q_width + 2 * a.kv_width),
+            "proj": 1.0,
+            "mlp_in": 0.5 if gated else 0.0,
+            "mlp_out": 0.0 if gated or self.layout.recompute.early_stop else 1.0,
+        }
+        products = tuple(
+            Work(self._gemm(linear, "output", self.workload.linear_dtype), "gemm", again[linear.name])
+            for linear in self.workload.linears
+            if again[linear.name]
+        )
+        others = tuple(w for w in self.forward if not isinstance(w.op, Gemm | Attention))
+        return products + others
 
     @cached_property
     def embedding_forward(self) -> tuple[Work, ...]:
+        """Table lookup; tensor-parallel ranks hold parts of the table and add their results."""
         a = self.workload.architecture
         passes = 2.0 + (1.0 if a.position == "learned" else 0.0)
-        return (Work(Stream(passes * self.tokens * a.hidden * self.workload.element_bytes, False), "streaming"),)
+        moved = passes * self.tokens * a.hidden * self.workload.element_bytes
+        work = [Work(Stream(moved, False), "streaming")]
+        if self.layout.tp > 1:
+            work.append(self._exchange("reduce_scatter" if self.layout.sequence_parallel else "all_reduce"))
+        return tuple(work)
 
     @cached_property
     def embedding_backward(self) -> tuple[Work, ...]:
         if self.workload.frozen_base:
             return ()
         a = self.workload.architecture
-        return (Work(Stream(3.0 * self.tokens * a.hidden * self.workload.element_bytes, False), "streaming"),)
+        moved = 3.0 * self.tokens * a.hidden * self.workload.element_bytes
+        work = [Work(Stream(moved, False), "streaming"), *self._accumulate(self.embedding_parameters)]
+        if self.layout.tp > 1 and self.layout.sequence_parallel:
+            work.append(self._exchange("all_gather"))
+        return tuple(work)
 
     @cached_property
     def head_forward(self) -> tuple[Work, ...]:
@@ -115,6 +144,7 @@ class Shard:
             *self._gemms((self._head,), self.workload.outer_dtype, products),
             self._half_loss,
             Work(Launches(2 * HEAD_KERNELS), "launch"),
+            *self._accumulate(self.head_parameters),
         ]
         if self.layout.tp > 1:
             work.append(self._exchange("reduce_scatter" if self.layout.sequence_parallel else "all_reduce"))
@@ -131,7 +161,11 @@ class Shard:
 
     @property
     def embedding_parameters(self) -> float:
-        return 0.0 if self.workload.frozen_base else self.workload.architecture.embedding_parameters / self.layout.tp
+        return (
+            0.0
+            if self.workload.frozen_base
+            else self.workload.architecture.embedding_parameters / self.layout.tp
+        )
 
     @property
     def head_parameters(self) -> float:
@@ -185,6 +219,7 @@ class Shard:
             causal=a.causal,
             backward=backward,
             fused=self.workload.fused_attention,
+            dtype=self.workload.outer_dtype,
         )
         return Work(op, "attention")
 

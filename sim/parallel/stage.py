@@ -63,24 +63,36 @@ class Stage:
             table = outer.embedding_parameters / shard.layout.tp
             pieces.append(
                 Piece(
-                    "embedding", (self.first, self.first), shard.embedding_forward,
-                    shard.embedding_backward, shard.embedding_parameters, table,
+                    "embedding",
+                    (self.first, self.first),
+                    shard.embedding_forward,
+                    shard.embedding_backward,
+                    shard.embedding_parameters,
+                    table,
                 )
             )
         for layer in range(self.first, self.last):
             again = shard.recompute if layer - self.first < self.recomputed else ()
             pieces.append(
                 Piece(
-                    f"layer {layer}", (layer, layer + 1), shard.forward, (*again, *shard.backward),
-                    shard.layer_parameters, outer.layer_parameters / shard.layout.tp,
+                    f"layer {layer}",
+                    (layer, layer + 1),
+                    shard.forward,
+                    (*again, *shard.backward),
+                    shard.layer_parameters,
+                    outer.layer_parameters / shard.layout.tp,
                 )
             )
         if self.has_head:
             head = outer.head_parameters / shard.layout.tp + outer.norm_parameters
             pieces.append(
                 Piece(
-                    "head", (self.last, self.last), shard.head_forward, shard.head_backward,
-                    shard.head_parameters, head,
+                    "head",
+                    (self.last, self.last),
+                    shard.head_forward,
+                    shard.head_backward,
+                    shard.head_parameters,
+                    head,
                 )
             )
         return tuple(pieces)

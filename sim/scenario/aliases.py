@@ -256,16 +256,12 @@ def _titan_mode(given: dict[str, Entry]) -> Node:
             "activation_checkpoint", "mixes TorchTitan's and Megatron's names for recompute: keep one"
         )
     if not isinstance(entry.value, Block) or set(entry.value.entries) != {"mode"}:
-        raise _Refused("activation_checkpoint", "a mapping with mode: none or full")
+        raise _Refused("activation_checkpoint", "a mapping with mode: none, selective or full")
     mode = entry.value.entries["mode"].value
-    if _scalar(mode) == "selective":
-        raise _Refused(
-            "activation_checkpoint",
-            "TorchTitan's selective mode (by operator) is not modelled yet; "
-            "recompute: selective recomputes the attention core only",
-        )
+    if _scalar(mode) == "selective":  # by operator there; our selective is the attention core
+        return Scalar("operator", mode.position)
     if _scalar(mode) not in ("none", "full"):
-        raise _Refused("activation_checkpoint", f"{_words(mode)}: mode is none or full")
+        raise _Refused("activation_checkpoint", f"{_words(mode)}: mode is none, selective or full")
     return mode
 
 

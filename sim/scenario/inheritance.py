@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sim.scenario.aliases import canonical
 from sim.scenario.errors import Position, Problem, ScenarioError, shown
+from sim.scenario.stack_path import with_stack_path
 from sim.scenario.yaml_document import MAX_BYTES, Block, Entry, Node, Scalar, decode, parse
 
 MAX_CHAIN = 16
@@ -52,7 +53,7 @@ def inherit(root: Node, source: Source, problems: list[Problem]) -> Block:
         what = shown(root.value) if isinstance(root, Scalar) else "a list"
         message = f"{what}: a scenario is a mapping with model, cluster and training"
         raise ScenarioError([Problem(root.position, "", message)])
-    own = canonical(root, problems)
+    own = with_stack_path(canonical(root, problems), source.folder, source.within, problems)
     if "extends" not in own.entries:
         return own
     base = _base(own.entries["extends"], source, problems)

@@ -56,9 +56,11 @@ def _take_names(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
             kind = field.pop("names", None)
             if kind is None:
                 continue
-            known = {"enum": list(architecture_names() if kind == "model" else catalog.names(kind))}
+            known: dict[str, Any] = {"enum": list(architecture_names() if kind == "model" else catalog.names(kind))}
             for key in ("type", "anyOf", "minLength", "maxLength"):
                 field.pop(key, None)
+            if kind == "stack":
+                known = {"anyOf": [known, {"type": "string", "pattern": r"[/\\]|\.ya?ml$"}]}
             optional = "default" in field
             other = (
                 [{"$ref": "#/$defs/InlineModel"}]
@@ -95,7 +97,7 @@ def _take_aliases(definitions: dict[str, Any]) -> None:
     training["activation_checkpoint"] = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"mode": {"enum": ["none", "full"]}},
+        "properties": {"mode": {"enum": ["none", "selective", "full"]}},
         "description": "means recompute (TorchTitan)",
     }
 

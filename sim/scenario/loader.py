@@ -83,11 +83,11 @@ def _validated(root: Block) -> tuple[Scenario, frozenset[str], list[Problem]]:
         return Scenario.model_validate(data, context=FROM_DOCUMENT), frozenset(), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-    wrong = frozenset(".".join(_steps(detail["loc"])[:2]) for detail in details)
+    wrong = frozenset(tuple(_steps(detail["loc"])[:2]) for detail in details)
     scenario = Scenario.model_validate(without(data, wrong), context=FROM_DOCUMENT)
     return (
         scenario,
-        wrong | {_attribute(path) for path in wrong},
+        frozenset(_attribute(*path) for path in wrong),
         [diagnose(detail, root) for detail in details if _is_cause(detail, details)],
     )
 
@@ -104,13 +104,12 @@ def _steps(location: tuple[int | str, ...]) -> list[str]:
     return steps[:1] if steps[0] == "model" else steps
 
 
-def _attribute(path: str) -> str:
-    """``cluster.power_cap`` as the attribute ``cluster.power_cap_W``."""
-    section, dot, key = path.partition(".")
+def _attribute(section: str, key: str = "") -> str:
+    """``cluster`` and ``power_cap`` as the attribute ``cluster.power_cap_W``."""
     info = Scenario.model_fields.get(section)
     fields = getattr(info.annotation, "model_fields", {}) if info is not None else {}
     names = [name for name, field in fields.items() if field.alias == key]
-    return f"{section}{dot}{names[0] if names else key}"
+    return f"{section}.{names[0] if names else key}" if key else section
 
 
 def _located(finding: Finding, root: Block) -> Problem:

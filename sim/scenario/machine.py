@@ -24,11 +24,14 @@ def architecture(scenario: Scenario) -> Architecture:
 
 
 def stack(scenario: Scenario) -> StackProfile:
-    """The software profile named, or the newest one for the node's GPU. Raises UnknownName."""
+    """The software profile named (or in the file named), or the newest one for the node's GPU.
+
+    Raises UnknownName or CatalogError.
+    """
     from hwmodels import catalog
 
     if scenario.cluster.stack is not None:
-        return catalog.stack(scenario.cluster.stack)
+        return catalog.stack_named(scenario.cluster.stack)
     return catalog.newest_stack(catalog_node(scenario).gpu.name)
 
 
@@ -119,4 +122,5 @@ def _changed_gpu(gpu: Gpu, override: GpuOverride | None) -> Gpu:
         peak_flops={k: v * wider * clock / gpu.peak_clock_Hz for k, v in gpu.peak_flops.items()},
         achievable_flops={k: v * wider * slower for k, v in gpu.achievable_flops.items()},
         sustained_clock_Hz={k: v * slower for k, v in gpu.sustained_clock_Hz.items()},
+        compute_scale=gpu.compute_scale * wider * slower,
     )

@@ -20,7 +20,7 @@ def known_stack(scenario: Scenario) -> Iterator[Finding]:
     from hwmodels import catalog
 
     if scenario.cluster.stack is not None:
-        yield from _look_up(catalog.stack, scenario.cluster.stack, "cluster.stack")
+        yield from _look_up(catalog.stack_named, scenario.cluster.stack, "cluster.stack")
 
 
 def known_nic(scenario: Scenario) -> Iterator[Finding]:
@@ -47,12 +47,12 @@ def known_model(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _look_up(entry: Callable[[str], object], name: str, field: str) -> Iterator[Finding]:
-    from hwmodels.catalog import UnknownName
+    from hwmodels.catalog import CatalogError, UnknownName
     from sim.workload.catalog import UnknownName as UnknownModel
 
     try:
         entry(name)
-    except (UnknownName, UnknownModel) as unknown:
+    except (UnknownName, UnknownModel, CatalogError) as unknown:
         yield finding(str(unknown), field)
 
 

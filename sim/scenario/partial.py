@@ -25,15 +25,13 @@ class Undecided(Exception):
     """A check needs a field that is wrong."""
 
 
-def without(data: dict[str, Any], broken: AbstractSet[str]) -> dict[str, Any]:
-    """``data`` with the fields of ``broken`` (``section`` or ``section.field``) taken out, required ones stood in."""
+def without(data: dict[str, Any], broken: AbstractSet[tuple[str, ...]]) -> dict[str, Any]:
+    """``data`` with the fields of ``broken`` ((section,) or (section, field)) taken out, required ones stood in."""
     result = {name: dict(value) if isinstance(value, dict) else value for name, value in data.items()}
     for path in sorted(broken):
-        section, _, name = path.partition(".")
-        if not name:
-            result.pop(section, None)
-        elif isinstance(result.get(section), dict):
-            result[section].pop(name, None)
+        holder = result if len(path) == 1 else result.get(path[0])
+        if isinstance(holder, dict):
+            holder.pop(path[-1], None)
     for section, value in PLACEHOLDERS.items():
         if section not in result:
             result[section] = value

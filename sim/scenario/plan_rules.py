@@ -10,7 +10,7 @@ from sim.scenario.finding import Check, Finding, finding, given
 from sim.scenario.later import NOT_YET
 from sim.scenario.schema import Scenario
 
-MOST_CHUNKS = 40_000
+MOST_CHUNKS = 100_000
 """Micro-batches times stages (times layers without a pipeline) of one step: bounds the time of an engine run."""
 
 _DEGREES = ("parallelism.tp", "parallelism.pp", "parallelism.cp")

@@ -101,9 +101,10 @@ class ClusterSpec(Section):
     gpus: Annotated[int, Whole(1, 100_000_000)] | None = Field(
         default=None, description="GPUs in use altogether, where fewer than the nodes have; default: all"
     )
-    stack: Name | None = Field(
+    stack: Annotated[str, Text(1000)] | None = Field(
         default=None,
-        description="Dated software-efficiency profile of the catalog; default: the newest for this GPU",
+        description="Dated software-efficiency profile: a name of the catalog, or the path of a YAML file "
+        "relative to this one; default: the newest for this GPU",
         json_schema_extra={"names": "stack"},
     )
     power_cap_W: Annotated[float, Quantity("power", "1 W", "10 kW")] | None = Field(
@@ -132,10 +133,13 @@ class ClusterSpec(Section):
 
 
 class RecomputeSpec(Section):
-    """What is computed again in the backward pass: ``none``, ``selective``, ``full`` or ``{layers: 21}``."""
+    """What is computed again in the backward pass: ``none``, ``selective``, ``operator``, ``full`` or
+    ``{layers: 21}``."""
 
-    kind: Literal["none", "selective", "full"] = Field(
-        default="none", description="selective: the attention core only"
+    kind: Literal["none", "selective", "operator", "full"] = Field(
+        default="none",
+        description="selective: the attention core only; operator: every second matrix product and all "
+        "element-wise kernels (TorchTitan's selective mode)",
     )
     layers: Annotated[int, Whole(1, 10_000)] | None = Field(
         default=None,
@@ -145,13 +149,13 @@ class RecomputeSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        if isinstance(value, str) and value in {"none", "selective", "full"}:
+        if isinstance(value, str) and value in {"none", "selective", "operator", "full"}:
             return {"kind": value}
         if isinstance(value, dict):
             return {"kind": "full", **value} if "layers" in value else value
         if isinstance(value, cls):
             return value
-        raise wrong("none, selective, full or a mapping such as {layers: 21}")
+        raise wrong("none, selective, operator, full or a mapping such as {layers: 21}")
 
     @model_validator(mode="after")
     def _layers_of_full(self) -> RecomputeSpec:

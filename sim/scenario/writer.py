@@ -27,10 +27,20 @@ def to_yaml(scenario: Scenario) -> str:
 def scenario_hash(scenario: Scenario) -> str:
     """First 12 hex digits of SHA-256 over the canonical JSON of all fields, defaults included.
 
-    A default that is written out does not change it.
+    A default that is written out does not change it. A stack file counts by its content, wherever it lies.
     """
-    canonical = json.dumps(scenario.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    fields = scenario.model_dump(mode="json")
+    if scenario.cluster.stack is not None:
+        fields["cluster"]["stack"] = _stack_identity(scenario.cluster.stack)
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+def _stack_identity(name: str) -> str:
+    """The name of a catalog entry; of a file its figures, which what it inherits is part of."""
+    from hwmodels import catalog
+
+    return repr(catalog.stack_from_file(name)) if catalog.is_stack_file(name) else name
 
 
 def _given(section: BaseModel) -> dict[str, Any]:

@@ -190,6 +190,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "binary tag": (SOUND.replace("sound", "!!binary aGk="), "tag"),
     "merge key": ("base: &b {tp: 2}\n" + SOUND.replace("  tp: 2", "  <<: *b"), "merge keys"),
     "list as key": ("? [a, b]\n: 1\n" + SOUND, "a key must be a field name"),
+    "dotted key": (SOUND + "met.rics: 1\n", "unknown field"),
     "number as key": (SOUND + "5: 1\n", "unknown field '5'"),
     "empty key": (SOUND + "'': 1\n", "unknown field ''"),
     "null as key": (SOUND + "~: 1\n", "unknown field '~'"),

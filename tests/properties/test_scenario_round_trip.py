@@ -51,7 +51,7 @@ clusters = st.fixed_dictionaries(
 trainings = st.fixed_dictionaries(
     {
         "sequence_length": st.sampled_from([512, 8192, 131072]),
-        "global_batch": st.sampled_from([1024, 4096]),
+        "global_batch": st.sampled_from([1024, 2048]),
         "precision": st.sampled_from(["bf16", "fp8"]),
     },
     optional={

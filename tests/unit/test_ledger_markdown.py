@@ -48,7 +48,7 @@ def test_the_page_shows_every_run_what_was_assumed_and_what_was_set_aside() -> N
     assert "## example" in page
     assert "| `a` | check | 8 MI325X | example-stack | 2 | 2.1 | +5.0% |" in page
     assert "- assumed recompute is none (`b`)" in page
-    assert "- untuned: compile \\| off (`c`)" in page
+    assert "- untuned: compile \\| off. (`c`)" in page
     assert "- not predicted: `e`: cp is not modelled yet" in page
     assert "- set aside: f: printed twice" in page
     assert "- out of scope: 3 rows with experts" in page

@@ -87,7 +87,7 @@ def test_json_has_the_documented_keys_and_only_json_types() -> None:
 
 def test_untuned_runs_carry_their_evidence_in_the_note() -> None:
     run = scored_run(tuned=False, untuned_evidence="compile is off", known_reason="eager", note="±5 %")
-    assert run.note == "untuned: compile is off; eager; ±5 %"
+    assert run.note == "untuned: compile is off. eager. ±5 %."
 
 
 def file_of(tmp_path: Path) -> Path:

@@ -92,6 +92,7 @@ def test_megatron_spreads_sharding_over_two_switches(switches: str, sharding: st
         ("recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1", "full", None),
         ("recompute_granularity: full, recompute_method: block, recompute_num_layers: 0", "none", None),
         ("activation_checkpoint: {mode: none}", "none", None),
+        ("activation_checkpoint: {mode: selective}", "operator", None),  # by operator there
     ],
 )
 def test_recompute_of_other_tools(settings: str, kind: str, layers: int | None) -> None:
@@ -184,11 +185,6 @@ def test_every_alias_means_a_field_and_hides_none(alias: object) -> None:
             ", recompute_method: [x]",
             "",
             "scenario.yaml:3:88: training.recompute_method: a list or mapping: block or uniform",
-        ),
-        (
-            ", activation_checkpoint: {mode: selective}",
-            "",
-            "scenario.yaml:3:93: training.activation_checkpoint: TorchTitan's selective",
         ),
         (
             ", activation_checkpoint: full",

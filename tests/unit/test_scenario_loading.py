@@ -132,7 +132,7 @@ seq_len: 4
         "scenario.yaml:4:20: training.sequence_length: 'yes': a whole number from 1 to 16,777,216",
         "scenario.yaml:5:17: training.global_batch: 3.5: a whole number",
         "scenario.yaml:6:14: training.precision: 'fp7': one of bf16, fp16, fp32, fp8, mxfp8, mxfp4, nvfp4",
-        "scenario.yaml:7:14: training.recompute: 'partial': none, selective, full or a mapping",
+        "scenario.yaml:7:14: training.recompute: 'partial': none, selective, operator, full or a mapping",
         "scenario.yaml:8:15: training.micro_batch: null: a whole number from 1 to 1,000,000; remove the line",
         "scenario.yaml:10:7: parallelism.tp: '8': a whole number",
         "scenario.yaml:11:7: parallelism.cp: 2: context parallelism is not modelled yet",

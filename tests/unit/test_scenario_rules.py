@@ -28,12 +28,6 @@ CASES = [
         "is for mi300x",
     ),
     (
-        "some_stack_covers_the_gpu",
-        ["cluster.node=helios-mi455x"],
-        "cluster.node",
-        "no profile covers GPU mi455x",
-    ),
-    (
         "gpu_count_fits_the_nodes",
         ["cluster.nodes=1", "cluster.gpus=9"],
         "cluster.gpus",
@@ -232,7 +226,11 @@ def test_a_broken_rule_is_told_at_its_field(rule: str, changes: list[str], field
 
 
 def test_every_rule_has_a_case() -> None:
-    needs_a_thin_stack = {"stack_has_the_formats", "stack_has_the_attention_kernel"}
+    needs_a_thin_stack = {
+        "some_stack_covers_the_gpu",
+        "stack_has_the_formats",
+        "stack_has_the_attention_kernel",
+    }
     assert {check.__name__ for check in RULES} - needs_a_thin_stack == {case[0] for case in CASES}  # type: ignore[attr-defined]
 
 
@@ -285,6 +283,17 @@ def test_a_stack_without_a_format_lists_what_it_has(monkeypatch: pytest.MonkeyPa
         "training.attention",
     ] or [problem.path for problem in caught.value.problems] == ["training.attention", "training.precision"]
     assert "has no bf16 GEMM figure; it has fp16" in str(caught.value)
+
+
+def test_a_gpu_without_a_stack_is_told_at_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(gpu: str) -> None:
+        raise catalog.UnknownName("stack", gpu, (), f"no profile covers GPU {gpu}")
+
+    monkeypatch.setattr(catalog, "newest_stack", none)
+    with pytest.raises(ScenarioError) as caught:
+        loads(DENSE)
+    assert [problem.path for problem in caught.value.problems] == ["cluster.node"]
+    assert "no profile covers GPU mi300x" in str(caught.value)
 
 
 # Names

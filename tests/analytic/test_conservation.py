@@ -1,0 +1,280 @@
+"""Nothing is lost: seconds, FLOPs and bytes of the record table against closed forms written here."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import pytest
+from fakes.scenarios import changes, small
+
+from sim.ops import Collective
+from sim.program import COMPUTE, SEND, Program
+from sim.results import Record
+from sim.step import Step
+
+PLANS = (
+    "",
+    "data_sharding=ddp",
+    "data_sharding=ddp overlap.dp=false",
+    "data_sharding=zero-1 overlap.dp=false",
+    "tp=8 sequence_parallel=true",
+    "tp=4 sequence_parallel=false",
+    "tp=8 overlap.tp=true",
+    "tp=2 pp=2",
+    "tp=2 pp=2 overlap.tp=true training.recompute=full",
+    "pp=4",
+    "pp=2 layout=[3,1]",
+    "pp=2 layout=[1,3] schedule=gpipe",
+    "pp=4 schedule=gpipe overlap.pp=false data_sharding=ddp overlap.dp=false",
+    "data_sharding=fsdp",
+    "data_sharding=fsdp reshard=false prefetch=2",
+    "data_sharding=fsdp prefetch=0 training.micro_batch=2",
+    "data_sharding=fsdp overlap.dp=false",
+    "data_sharding=fsdp cluster.nodes=2",
+    "data_sharding=fsdp training.lora={rank:16}",
+    "data_sharding=ddp training.lora={rank:16,targets:[qkv]}",
+    "pp=2 training.lora={rank:8,targets:[proj]}",
+    "training.recompute=selective",
+    "training.recompute=full",
+    "training.recompute=operator",
+    "training.recompute={layers:3}",
+    "pp=2 training.recompute={layers:1}",
+    "training.precision=fp8",
+    "training.attention=unfused training.recompute=full",
+    "model.tied_embeddings=true",
+    "model.tied_embeddings=true pp=4",
+    "model.tied_embeddings=true pp=2 data_sharding=ddp",
+    "model.mlp=gelu model.norm=layernorm model.position=learned model.max_positions=2048 model.causal=false",
+)
+
+
+@pytest.fixture(params=PLANS, ids=lambda plan: plan or "zero-1")
+def step(request: pytest.FixtureRequest) -> Step:
+    return Step(small(*changes(request.param)))
+
+
+# -- seconds ---------------------------------------------------------------------------------------
+
+
+def test_causes_sum_to_the_step(step: Step) -> None:
+    result = step.result
+    assert math.fsum(result.breakdown_s.values()) == pytest.approx(result.step_time_s, rel=1e-9)
+    assert min(result.breakdown_s.values()) > 0.0
+
+
+def test_records_of_one_stream_never_overlap(step: Step) -> None:
+    streams: dict[tuple[int, str], list[Record]] = defaultdict(list)
+    for record in step.result.records:
+        streams[record.role, record.stream].append(record)
+    allowed = 1e-12 * step.result.step_time_s
+    for rows in streams.values():
+        rows.sort(key=lambda r: r.start_s + r.end_s)  # parts of no length lie between their neighbours
+        for earlier, later in pairwise(rows):
+            assert later.start_s >= earlier.end_s - allowed
+    assert max(r.end_s for r in step.result.records) == pytest.approx(step.result.step_time_s, rel=1e-12)
+
+
+def test_the_parts_of_every_task_sum_to_it(step: Step) -> None:
+    for price in step.prices:
+        assert math.fsum(part.seconds for part in price.parts) == pytest.approx(price.seconds, rel=1e-12)
+
+
+def _covered(start_s: float, end_s: float, busy: list[tuple[float, float]]) -> float:
+    return sum(max(0.0, min(end_s, b) - max(start_s, a)) for a, b in busy)
+
+
+def test_hidden_and_exposed_communication_sum_to_its_run_time(step: Step) -> None:
+    """Without a pipeline the compute stream idles only for collectives, so what is not hidden is in the step."""
+    timeline, result = step.timeline, step.result
+    last = max(range(step.layout.pp), key=lambda r: timeline.end_s[timeline.program.order[r][COMPUTE][-1]])
+    streams = timeline.program.order[last]
+    busy = [(timeline.start_s[i], timeline.end_s[i]) for i in streams[COMPUTE]]
+    apart = [i for stream, ids in streams.items() if stream != COMPUTE for i in ids]
+    ran = sum(step.prices[i].seconds for i in apart)
+    hidden = sum(_covered(timeline.start_s[i], timeline.end_s[i], busy) for i in apart)
+    assert sum(result.hidden_s.values()) == pytest.approx(hidden, rel=1e-9, abs=1e-12)
+    assert hidden <= ran * (1 + 1e-9)
+    if step.layout.pp == 1:
+        exposed = result.breakdown_s.get("data_parallel", 0.0)
+        assert hidden + exposed == pytest.approx(ran, rel=1e-9, abs=1e-12)
+
+
+# -- FLOPs -----------------------------------------------------------------------------------------
+
+
+def _forward_flops(step: Step) -> dict[str, float]:
+    """FLOPs of one layer's forward pass over the whole batch, by part, from the published widths."""
+    a, t = step.architecture, step.scenario.training
+    tokens = float(t.global_batch * t.sequence_length)
+    lora = 0.0
+    if t.lora is not None:
+        outputs = {"qkv": a.q_width + 2 * a.kv_width, "proj": a.hidden}
+        inputs = {"qkv": a.hidden, "proj": a.q_width}
+        lora = sum(2.0 * tokens * t.lora.rank * (inputs[x] + outputs[x]) for x in t.lora.targets)
+    scores = 4.0 * tokens * t.sequence_length * a.q_width
+    return {
+        "linear": 2.0 * tokens * a.layer_linear_parameters,
+        "lora": lora,
+        "attention": scores * (0.5 if a.causal and t.attention == "fused" else 1.0),
+    }
+
+
+def _step_flops(step: Step) -> float:
+    """Model FLOPs (masked scores only where a kernel computes them) plus recomputed FLOPs."""
+    a, t = step.architecture, step.scenario.training
+    one = _forward_flops(step)
+    backward = 2.0 if t.lora is None else 1.0
+    layer = (
+        one["linear"] * (1.0 + backward)
+        + one["lora"] * 3.0
+        + one["attention"] * (3.5 if t.attention == "fused" else 3.0)
+    )
+    head = 2.0 * t.global_batch * t.sequence_length * a.hidden * a.vocab * (1.0 + backward)
+    kinds = {
+        "none": 0.0,
+        "selective": one["attention"],
+        "operator": 2.0 * t.global_batch * t.sequence_length * _repeated_weights(step),
+        "full": sum(one.values()),
+    }
+    return a.layers * layer + head + sum(step.layout.recompute.layers) * kinds[t.recompute.kind]
+
+
+def _repeated_weights(step: Step) -> float:
+    """Every second matrix of query, key, value, projection, gate, up, down: key, projection, up."""
+    a = step.architecture
+    return a.hidden * a.kv_width + a.q_width * a.hidden + a.hidden * a.ffn
+
+
+def _recorded_flops(step: Step) -> float:
+    """Each role stands for the ranks of its stage, which all do the same."""
+    ranks = step.scenario.gpus // step.layout.pp
+    return math.fsum(r.flops for r in step.result.records) * ranks
+
+
+def test_flops_of_the_records_equal_the_closed_form(step: Step) -> None:
+    assert _recorded_flops(step) == pytest.approx(_step_flops(step), rel=1e-12)
+
+
+def test_model_flops_are_those_of_the_records_but_for_attention() -> None:
+    """A fused causal kernel does 7 L·s·q per token, half of 4 forward and 2.5 times that backward; MFU counts 6."""
+    step = Step(small("metrics.mfu_convention=megatron"))
+    t, a = step.scenario.training, step.architecture
+    tokens = t.global_batch * t.sequence_length
+    attention = a.layers * t.sequence_length * a.q_width * tokens
+    model = step.result.tflops_per_gpu * 1e12 * step.result.step_time_s * step.scenario.gpus
+    assert _recorded_flops(step) == pytest.approx(model + attention, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "tp=8", "tp=2", "pp=4", "tp=2 pp=2", "tp=4 pp=2 schedule=gpipe", "data_sharding=fsdp",
+        "training.micro_batch=4", "tp=8 training.micro_batch=8", "cluster.nodes=2", "pp=2 layout=[3,1]",
+        "cluster.gpus=1",
+    ],
+)  # fmt: skip
+def test_every_layout_of_one_model_and_batch_computes_the_same(plan: str) -> None:
+    one, other = Step(small()), Step(small(*changes(plan)))
+    assert _recorded_flops(other) == pytest.approx(_recorded_flops(one), rel=1e-12)
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_a_vocabulary_that_does_not_divide_adds_at_most_the_padding(tp: int) -> None:
+    vocab = 32003
+    plain = small(f"model.vocab={vocab}")
+    one, other = Step(plain), Step(small(f"model.vocab={vocab}", f"parallelism.tp={tp}"))
+    tokens = 32 * 2048
+    padding = 6.0 * tokens * one.architecture.hidden * (-vocab % tp)
+    assert _recorded_flops(other) - _recorded_flops(one) == pytest.approx(padding, rel=1e-9)
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+
+def test_every_send_has_exactly_one_receiver(step: Step) -> None:
+    program = step.program
+    receivers: Counter[int] = Counter()
+    for task in program.tasks:
+        for other in task.waits:
+            sender = program.tasks[other]
+            if sender.stream == SEND and sender.role != task.role:
+                receivers[other] += 1
+                assert abs(sender.role - task.role) == 1
+                assert (task.stream, task.microbatch) == (COMPUTE, sender.microbatch)
+    sends = [task.id for task in program.tasks if task.stream == SEND]
+    assert len(sends) == 2 * (step.layout.pp - 1) * step.layout.microbatches
+    assert receivers == dict.fromkeys(sends, 1)
+
+
+def _wire(program: Program, axis: str, cause: str | None = None) -> float:
+    """Bytes one rank of each role puts on the wire in groups of ``axis``, summed over roles."""
+    return math.fsum(
+        work.count * work.op.wire_bytes
+        for task in program.tasks
+        for work in task.work
+        if isinstance(work.op, Collective)
+        and work.op.group.axis == axis
+        and (cause is None or work.cause == cause)
+    )
+
+
+def _rank_parameters(step: Step) -> float:
+    """Trainable parameters summed over the stages, one rank each: matrices cut by tp, norms replicated."""
+    a, tp = step.architecture, step.layout.tp
+    if step.workload.lora is not None:
+        return step.workload.trainable_parameters / tp
+    norms = a.layers * (a.layer_parameters - a.layer_linear_parameters) + a.norm_parameters
+    copies = 2 if not a.tied_embeddings or step.layout.pp > 1 else 1
+    tables = copies * a.vocab * a.hidden + (a.embedding_parameters - a.vocab * a.hidden)
+    return norms + (a.layers * a.layer_linear_parameters + tables) / tp
+
+
+def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
+    layout, a = step.layout, step.architecture
+    share = (layout.dp - 1) / layout.dp
+    parameters = _rank_parameters(step)
+    if layout.data_sharding == "fsdp":  # 2 gathers of the layers, one of the root, one reduction, each time
+        layers = a.layers * a.layer_parameters
+        root = a.embedding_parameters + a.head_parameters + a.norm_parameters
+        gathers = 2 if step.strategy.reshard else 1
+        expected = layout.microbatches * share * (2.0 * (gathers * layers + root) + 4.0 * parameters)
+    elif layout.data_sharding == "zero-1":  # one reduce-scatter in fp32, one all-gather in bf16
+        expected = share * (4.0 + 2.0) * parameters
+    else:
+        expected = 2.0 * share * 4.0 * parameters
+    assert _wire(step.program, "dp") == pytest.approx(expected, rel=1e-12)
+
+
+def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
+    """Four all-reduces, or as many gather-scatter pairs, per layer and micro-batch; two more when recomputed."""
+    layout, a = step.layout, step.architecture
+    tokens = layout.micro_batch * step.scenario.training.sequence_length
+    buffer = tokens * a.hidden * 2.0 * (layout.tp - 1) / layout.tp
+    recomputed = sum(layout.recompute.layers) if layout.recompute.kind in ("full", "operator") else 0
+    layers = (4 * a.layers + 2 * recomputed) * 2.0 * buffer
+    head = 2.0 * buffer  # one all-reduce backward, or a gather forward and a scatter backward
+    lookup = 2.0 * buffer  # one all-reduce forward, or a scatter forward and a gather backward
+    if step.workload.frozen_base and layout.sequence_parallel:
+        lookup = buffer  # a frozen table needs no gradient
+    outer = head + lookup
+    assert _wire(step.program, "tp") == pytest.approx(layout.microbatches * (layers + outer), rel=1e-12)
+    again = 2.0 * recomputed * 2.0 * buffer * layout.microbatches
+    assert _wire(step.program, "tp", "recompute") == pytest.approx(again, rel=1e-12)
+
+
+def test_pipeline_bytes_equal_the_closed_form(step: Step) -> None:
+    layout, a = step.layout, step.architecture
+    tokens = layout.micro_batch * step.scenario.training.sequence_length
+    message = tokens * a.hidden * 2.0 / layout.tp
+    sent = 2.0 * (layout.pp - 1) * layout.microbatches * message
+    assert _wire(step.program, "pp") == pytest.approx(sent, rel=1e-12)
+    tied = a.tied_embeddings and layout.pp > 1  # first and last stage all-reduce the table between the two
+    table = a.embedding_parameters / layout.tp * 4.0 if tied else 0.0
+    assert _wire(step.program, "embedding") == pytest.approx(2 * table, rel=1e-12)
+
+
+def test_bytes_of_the_records_are_those_of_the_program(step: Step) -> None:
+    program = math.fsum(_wire(step.program, axis) for axis in ("tp", "dp", "pp", "embedding"))
+    assert math.fsum(r.bytes for r in step.result.records) == pytest.approx(program, rel=1e-12)

@@ -1,0 +1,133 @@
+"""Stages, schedules, communicators: who sits where and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.ops import Group
+from sim.parallel.layout import Layout, Recompute
+from sim.parallel.mesh import Mesh
+from sim.parallel.schedule import BACKWARD, FORWARD, gpipe, one_f_one_b, stage_order
+from sim.step import stage_layers
+
+
+def layout(tp: int = 1, pp: int = 1, dp: int = 1, *, microbatches: int = 8, schedule: str = "1f1b") -> Layout:
+    return Layout(
+        tp=tp, cp=1, pp=pp, dp=dp, stage_layers=(1,) * pp, micro_batch=1, microbatches=microbatches,
+        sequence_parallel=tp > 1, data_sharding="zero-1", schedule=schedule,
+        recompute=Recompute("none", (0,) * pp),
+    )  # fmt: skip
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "expected"),
+    [(80, 8, (10,) * 8), (126, 16, (8,) * 14 + (7,) * 2), (32, 3, (11, 11, 10)), (5, 5, (1,) * 5)],
+)
+def test_auto_gives_extra_layers_to_the_first_stages(
+    layers: int, stages: int, expected: tuple[int, ...]
+) -> None:
+    assert stage_layers(layers, stages, "auto") == expected
+    assert stage_layers(layers, stages, expected[::-1]) == expected[::-1]
+
+
+@given(layers=st.integers(1, 500), stages=st.integers(1, 64))
+def test_auto_loses_no_layer_and_is_even(layers: int, stages: int) -> None:
+    found = stage_layers(layers, stages, "auto")
+    assert (sum(found), len(found)) == (layers, stages)
+    assert max(found) - min(found) <= 1
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+def test_1f1b_by_hand() -> None:
+    f, b = FORWARD, BACKWARD
+    assert one_f_one_b(1, 4, 4) == (
+        (f, 0), (f, 1), (f, 2), (b, 0), (f, 3), (b, 1), (b, 2), (b, 3),
+    )  # fmt: skip
+    assert one_f_one_b(3, 4, 2) == ((f, 0), (b, 0), (f, 1), (b, 1))
+
+
+def test_gpipe_by_hand() -> None:
+    f, b = FORWARD, BACKWARD
+    assert gpipe(2) == ((f, 0), (f, 1), (b, 1), (b, 0))
+
+
+@given(
+    stages=st.integers(1, 12), microbatches=st.integers(1, 24), schedule=st.sampled_from(("1f1b", "gpipe"))
+)
+def test_every_stage_runs_every_pass_once_and_holds_no_more_than_the_layout_says(
+    stages: int, microbatches: int, schedule: str
+) -> None:
+    plan = layout(pp=stages, microbatches=microbatches, schedule=schedule)
+    for stage in range(stages):
+        order = stage_order(schedule, stage, stages, microbatches)
+        assert sorted(order) == sorted((d, m) for d in (FORWARD, BACKWARD) for m in range(microbatches))
+        held, most = 0, 0
+        for direction, microbatch in order:
+            held += 1 if direction == FORWARD else -1
+            most = max(most, held)
+            if direction == BACKWARD:
+                assert order.index((FORWARD, microbatch)) < order.index((BACKWARD, microbatch))
+        assert most == plan.in_flight(stage)
+
+
+# -- communicators ---------------------------------------------------------------------------------
+
+
+def ranks(plan: Layout, stage: int, replica: int, shard: int) -> int:
+    """Tensor-parallel ranks first, then replicas, then stages."""
+    return (stage * plan.dp + replica) * plan.tp + shard
+
+
+@given(
+    tp=st.sampled_from((1, 2, 4, 8)),
+    dp=st.sampled_from((1, 2, 4, 8, 16)),
+    pp=st.sampled_from((1, 2, 4, 8)),
+    domain=st.sampled_from((8, 16, 72)),
+)
+def test_groups_count_the_members_that_share_a_domain(tp: int, dp: int, pp: int, domain: int) -> None:
+    plan = layout(tp, pp, dp)
+    mesh = Mesh(plan, domain)
+
+    def together(members: list[int]) -> int:
+        return sum(1 for rank in members if rank // domain == members[0] // domain)
+
+    if domain % (tp * dp) == 0 or (tp * dp) % domain == 0:  # groups do not straddle a border by accident
+        assert mesh.tp == Group("tp", tp, together([ranks(plan, 0, 0, t) for t in range(tp)]))
+        assert mesh.dp == Group("dp", dp, together([ranks(plan, 0, d, 0) for d in range(dp)]))
+    for stage in range(pp - 1):
+        pairs = [[ranks(plan, s, d, t) for s in (stage, stage + 1)] for d in range(dp) for t in range(tp)]
+        if mesh.hop(stage).per_domain == 2:
+            assert all(together(pair) == 2 for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("tp", "dp", "hops"),
+    [
+        (1, 1, [2, 2, 2]),  # four stages in one node
+        (4, 1, [2, 1, 2]),  # two stages a node: every second hop leaves it
+        (2, 2, [2, 1, 2]),
+        (8, 1, [1, 1, 1]),
+        (1, 16, [1, 1, 1]),
+    ],
+)
+def test_a_hop_leaves_the_node_only_where_the_next_stage_is_elsewhere(
+    tp: int, dp: int, hops: list[int]
+) -> None:
+    mesh = Mesh(layout(tp, 4, dp), 8)
+    assert [mesh.hop(stage).per_domain for stage in range(3)] == hops
+
+
+@pytest.mark.parametrize(("tp", "pp", "per_domain"), [(2, 4, 2), (8, 2, 1)])
+def test_a_tied_embedding_joins_first_and_last_stage(tp: int, pp: int, per_domain: int) -> None:
+    assert Mesh(layout(tp, pp), 8).embedding == Group("embedding", 2, per_domain)
+
+
+def test_gpus_are_the_product_of_the_degrees() -> None:
+    assert layout(8, 16, 128).gpus == 16384

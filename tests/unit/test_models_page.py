@@ -1,0 +1,58 @@
+"""``docs/models.md`` names the fitted figures that the catalog has, and the runs that they were fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hwmodels import catalog
+from sim.data_paths import measured_dir
+from sim.ledger import load_directory
+from sim.ledger.fitted import MODELS_PAGE, fitted_table, with_fitted
+from sim.ledger.report import LedgerReport, score_files
+
+PAGE = (Path(__file__).resolve().parents[2] / MODELS_PAGE).read_text("utf-8")
+
+
+@cache
+def fit_report() -> LedgerReport:
+    """The ledger without its check runs, which fit nothing."""
+    files = load_directory(measured_dir())
+    kept = [replace(file, runs=tuple(run for run in file.runs if run.split == "fit")) for file in files]
+    return score_files([file for file in kept if file.runs])
+
+
+def test_the_table_of_fitted_figures_is_that_of_catalog_and_ledger() -> None:
+    assert with_fitted(PAGE, fitted_table(fit_report())) == PAGE, "run: python -m sim.ledger.markdown"
+
+
+def test_every_fit_configuration_stands_beside_a_figure() -> None:
+    table = fitted_table(fit_report())
+    for configuration in fit_report().configurations:
+        assert f"`{configuration.first.run.id}`" in table
+
+
+def test_figures_stand_with_the_profile_that_states_them() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in fitted_table(fit_report()).splitlines()
+    ]
+    values = {(row[0].strip(), row[1].strip("`")): float(row[2]) for row in rows[2:]}
+    assert ("primus-2026-mi300x", "gemm_efficiency.bf16") in values
+    assert not any(stack == "primus-2026-mi325x" for stack, _ in values)  # it inherits them
+    for (stack, path), value in values.items():
+        entry = catalog.stack(stack)
+        found = (
+            entry.streaming_factor
+            if path == "streaming_factor"
+            else entry.gemm_efficiency[path.split(".")[1]]
+        )
+        assert found == value
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="fitted:begin"):
+        with_fitted("# The models\n", "table")
