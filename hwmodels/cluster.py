@@ -1,4 +1,4 @@
-"""The machine a scenario asks for: nodes of one type, a non-blocking fabric, a software stack."""
+"""The machine a scenario asks for: nodes of one type, a network between them, a software stack."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from functools import cached_property
 from hwmodels.collectives import CollectiveModel
 from hwmodels.gpu import Gpu
 from hwmodels.kernels import KernelModel
+from hwmodels.network import Network
 from hwmodels.node import Node
 from hwmodels.stack import StackProfile
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """``gpus`` GPUs on ``node`` machines under ``stack``; ``power_cap_W`` lowers every GPU's cap."""
+    """``gpus`` GPUs on ``node`` machines under ``stack``; ``power_cap_W`` lowers every GPU's cap.
+
+    ``network`` None is non-blocking.
+    """
 
     node: Node
     gpus: int
     stack: StackProfile
     power_cap_W: float | None = None
+    network: Network | None = None
 
     @property
     def gpu(self) -> Gpu:
@@ -36,4 +41,4 @@ class Cluster:
 
     @cached_property
     def collectives(self) -> CollectiveModel:
-        return CollectiveModel(self.node, self.stack)
+        return CollectiveModel(self.node, self.stack, self.network)

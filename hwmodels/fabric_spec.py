@@ -19,6 +19,15 @@ LEAF_SPINE, SPINE_CORE = "leaf-spine", "spine-core"
 LOCAL, GLOBAL, TORUS = "dragonfly-local", "dragonfly-global", "torus"
 LINK_TIERS = (SCALE_UP, GPU_NIC, NIC_LEAF, LEAF_SPINE, SPINE_CORE, LOCAL, GLOBAL, TORUS)
 
+TIERS_OF_KIND = {
+    "non-blocking": (SCALE_UP, GPU_NIC, NIC_LEAF),
+    "rail-only": (SCALE_UP, GPU_NIC, NIC_LEAF, LEAF_SPINE, SPINE_CORE),
+    "rail-clos": (SCALE_UP, GPU_NIC, NIC_LEAF, LEAF_SPINE, SPINE_CORE),
+    "clos": (SCALE_UP, GPU_NIC, NIC_LEAF, LEAF_SPINE, SPINE_CORE),
+    "dragonfly": (SCALE_UP, GPU_NIC, NIC_LEAF, LOCAL, GLOBAL),
+    "torus": (SCALE_UP, GPU_NIC, NIC_LEAF, TORUS),
+}
+
 _OWN_FIELDS = {
     "torus": ("dims",),
     "dragonfly": ("switch_nics", "group_switches", "global_links"),
@@ -83,7 +92,9 @@ class FabricSpec:
                 if kind != self.kind and getattr(self, name) is not None:
                     raise FabricError(f"{name}: belongs to a {kind}, this fabric is {self.kind}")
         if self.kind == "torus" and not self.dims:
-            raise FabricError("dims: a torus needs the number of nodes along each dimension, such as [4, 4, 8]")
+            raise FabricError(
+                "dims: a torus needs the number of nodes along each dimension, such as [4, 4, 8]"
+            )
 
     def _check_tiers(self) -> None:
         clos = self.kind in {"rail-only", "rail-clos", "clos"}

@@ -31,5 +31,4 @@ class Gpu:
     power_cap_W: float
     hbm_bytes: float
     hbm_bandwidth_Bps: float
-    compute_scale: float = 1.0  # achievable rates over those of the catalog, when a scenario changes them
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

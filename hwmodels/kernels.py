@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
 
 from hwmodels.gpu import Gpu
-from hwmodels.power import achievable_flops, compute_scale
+from hwmodels.power import achievable_flops, flop_per_clock
 from hwmodels.stack import StackProfile
 
 # Candidate output tiles and the rate their inner loop reaches relative to the best one, and what
@@ -41,6 +40,10 @@ BYTES = {
     "nvfp4": 0.5625,
 }
 """Bytes per element, block scales included (one per 32 elements; per 16 for nvfp4)."""
+
+# Sequence lengths that halve the rate of a fused attention kernel: of any mask, and further of a causal
+# one, whose tiles on the diagonal are half empty. Fitted, see ``KernelModel.attention_rate_flops``.
+ATTENTION_RAMP = {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
 
 OUTPUT_BYTES = 2.0  # GEMM results leave in 16 bits whatever the operands
 
@@ -92,6 +95,8 @@ class KernelModel:
         *,
         backward: bool,
         fused: bool,
+        causal: bool = True,
+        head_dim: int = 128,
         dtype: str = "bf16",
     ) -> float:
         """Fused: FLOPs over the measured rate at this length. Unfused: two GEMMs plus passes over the scores.
@@ -101,23 +106,37 @@ class KernelModel:
         (docs/models.md).
         """
         if fused:
-            return flops / self.attention_rate_flops(sequence_length, backward=backward)
+            rate = self.attention_rate_flops(sequence_length, head_dim, backward=backward, causal=causal)
+            return flops / rate
         passes = self.stack.attention_unfused_passes * (1.6 if backward else 1.0)
         gemm_rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
         return flops / gemm_rate + passes * score_elements * BYTES[dtype] / self.stream_Bps
 
-    def attention_rate_flops(self, sequence_length: int, *, backward: bool) -> float:
-        """Measured rate, interpolated in log(sequence length) and held flat outside the table, FLOP/s."""
+    def attention_rate_flops(
+        self, sequence_length: int, head_dim: int = 128, *, backward: bool, causal: bool = True
+    ) -> float:
+        """Rate of the fused kernel, FLOP/s, counting causal attention at half.
+
+        ``best GEMM rate x share / (1 + s0/s) / (1 + c/s when causal)``, times a width factor: per score
+        a kernel does d multiply-adds and one exponential, whose unit keeps up with d0 of them; d0 is
+        FLOP per clock and compute unit over 64 (32 on CDNA3, 64 on CDNA4 and Hopper). Fitted on
+        AITER and HipKittens rows of MI300X and MI355X at widths 64 and 128; leaving either GPU out
+        the other is met within 8 % (docs/micro.md). Raises ValueError when the stack has no kernel.
+        """
         direction = "backward" if backward else "forward"
-        points = sorted(
-            (r.sequence_length, r.flops) for r in self.stack.attention_rates if r.direction == direction
-        )
-        if not points:
+        share = self.stack.attention_share.get(direction)
+        if share is None:
             raise ValueError(
-                f"stack {self.stack.name} has no fused attention {direction} rate; use attention: unfused"
+                f"stack {self.stack.name} has no fused attention {direction} figure; use attention: unfused"
             )
-        rate = _log_interpolate(points, sequence_length)
-        return rate * self.gpu.compute_scale * compute_scale(self.gpu, self.power_cap_W)
+        short, masked = ATTENTION_RAMP[direction]
+        gpu = self.gpu
+        exponential = flop_per_clock(gpu, _attention_format(gpu)) / gpu.compute_units / 64.0
+        width = (1.0 + exponential / 128.0) / (1.0 + exponential / head_dim)
+        length = 1.0 + short / sequence_length
+        mask = 1.0 + masked / sequence_length if causal else 1.0
+        best = achievable_flops(gpu, _attention_format(gpu), self.power_cap_W)
+        return best * share * width / (length * mask)
 
     def stream_s(self, bytes_moved: float, *, fusible: bool) -> float:
         """Bytes over achieved HBM bandwidth; ``fusible`` traffic grows on stacks that do not fuse it."""
@@ -137,13 +156,6 @@ class KernelModel:
         return kernels * self.stack.kernel_gap_s
 
 
-def _log_interpolate(points: list[tuple[int, float]], x: int) -> float:
-    if x <= points[0][0]:
-        return points[0][1]
-    if x >= points[-1][0]:
-        return points[-1][1]
-    for (x0, y0), (x1, y1) in pairwise(points):
-        if x0 <= x <= x1:
-            weight = math.log(x / x0) / math.log(x1 / x0)
-            return y0 + weight * (y1 - y0)
-    raise AssertionError("unreachable: points are sorted")
+def _attention_format(gpu: Gpu) -> str:
+    """Attention runs in 16 bits whatever the linear layers do."""
+    return "bf16" if "bf16" in gpu.achievable_flops else "fp16"

@@ -9,15 +9,6 @@ from hwmodels.figure import Figure
 
 
 @dataclass(frozen=True)
-class AttentionRate:
-    """Measured rate of one attention kernel at one sequence length (head dim 128 unless said)."""
-
-    direction: str  # "forward" | "backward"
-    sequence_length: int
-    flops: float  # FLOP/s, counting causal attention at half
-
-
-@dataclass(frozen=True)
 class StackProfile:
     """Efficiency figures of one (GPU, software) pair at one date.
 
@@ -35,7 +26,7 @@ class StackProfile:
     gemm_efficiency: Mapping[str, float]  # by number format
     stream_efficiency: float  # of HBM peak
     overlap_slowdown: float  # kappa: GEMM beside a collective runs this much slower
-    attention_rates: tuple[AttentionRate, ...]
+    attention_share: Mapping[str, float]  # of the GPU's best rate, fused kernel: forward, backward
     attention_unfused_passes: float  # passes over the score matrix, forward
     kernel_gap_s: float
     streaming_factor: float  # unfused stacks move more bytes than the fused closed form

@@ -1,5 +1,9 @@
+from sim.calibrate import calibrate_stack as calibrate_stack
 from sim.catalog import catalog_entries as catalog_entries
 from sim.catalog import catalog_entry as catalog_entry
+from sim.collective import predict_collective as predict_collective
+from sim.diagnosis import compare_collective as compare_collective
+from sim.interop import read_log as read_log
 from sim.ledger import validate as validate
 from sim.ledger import validate_micro as validate_micro
 from sim.measure.campaign import measure_machine as measure_machine

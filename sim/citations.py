@@ -54,8 +54,7 @@ def _stack_figures(cluster: Cluster, workload: Workload, formats: list[str]) -> 
     names += ["stream_efficiency", "kernel_gap", "streaming_factor", "optimizer_bytes_per_parameter"]
     names.append(f"cross_entropy_bytes_per_logit.{workload.loss_kernel}")
     if workload.fused_attention:
-        rates = range(len(cluster.stack.attention_rates))
-        names += [f"attention_rates[{i}].flops" for i in rates]
+        names += ["attention_share.forward", "attention_share.backward"]
     else:
         names.append("attention_unfused_passes")
     if cluster.gpus > 1:

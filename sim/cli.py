@@ -131,6 +131,97 @@ def catalog(
 
 
 @app.command()
+def collective(
+    op: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, …")],
+    node: Annotated[str, typer.Option(metavar="NODE", help="Node of the catalog.")],
+    nodes: Annotated[int, typer.Option(metavar="N", help="Number of nodes.")] = 1,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", help="GPUs, where fewer than the node has; default: all.")
+    ] = None,
+    stack: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Software profile or its file; default: the newest.")
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(metavar="LIST", help="8:16G*2 (the default), 1M:8M+1M or 1K,1M,1G.")
+    ] = None,
+    as_json: JsonFlag = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="LOG", help="Mark each size of an rccl-tests log, with likely causes."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Plot bus bandwidth against size (extra: app).")
+    ] = None,
+) -> None:
+    """Predict the table that rccl-tests prints, or compare a log with it."""
+    machine: dict[str, Any] = {"node": node, "nodes": nodes, "gpus": gpus, "stack": stack}
+    if compare is not None and sizes is not None:
+        _refuse("--sizes: the sizes come from the log with --compare; leave one of the two out")
+    content: Mapping[str, Any]
+    if compare is not None:
+        content = sim.compare_collective(op, compare, **machine).to_dict()
+    elif sizes is not None:
+        content = sim.predict_collective(op, **machine, sizes=sizes).to_dict()
+    else:
+        content = sim.predict_collective(op, **machine).to_dict()
+    if plot is not None:
+        from sim.report.collective_plot import write_plot
+
+        write_plot(content, plot, sim.__version__)
+        typer.echo(f"plot written to {plot}", err=True)
+    if as_json:
+        _print_json(content)
+    elif compare is not None:
+        from sim.report.terminal.collective_page import comparison_page
+
+        _print_page(comparison_page(content))
+    else:
+        from sim.report.terminal.collective_page import collective_table
+
+        typer.echo(collective_table(content))
+
+
+@app.command()
+def calibrate(
+    name: Annotated[str, typer.Argument(help="Name of the new profile.")],
+    more_logs: Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", help="Further logs.")] = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from", metavar="LOG", help="Log of a benchmark, or a ledger file of runs; repeatable."
+        ),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="STACK", help="Profile to start from; default: the newest.")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Node the logs come from, where they do not say.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the profile here; default: print it."),
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Date of the profile; default: today.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit a software profile from logs of rccl-tests, hipblaslt-bench, BabelStream, … and training runs."""
+    found = sim.calibrate_stack(name, [*(logs or ()), *(more_logs or ())], base=base, node=node, date=date)
+    if output is not None:
+        output.write_text(found.yaml, encoding="utf-8")
+        typer.echo(f"profile written to {output}; use it with cluster.stack: {output}", err=True)
+    if as_json:
+        _print_json(found.to_dict() | {"yaml": found.yaml})
+        return
+    from sim.report.terminal.calibration_page import calibration_page
+
+    if output is None:
+        typer.echo(found.yaml)
+    _print_page(calibration_page(found.to_dict()), err=output is None)
+
+
+@app.command()
 def measure(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the logs.")],
     what: Annotated[str, typer.Argument(help="gemm, attention, stream, collectives or all.")] = "all",
@@ -212,10 +303,10 @@ def _print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _print_page(page: RenderableType) -> None:
+def _print_page(page: RenderableType, *, err: bool = False) -> None:
     from sim.report.terminal.console import console
 
-    console().print(page)
+    console(sys.stderr if err else sys.stdout).print(page)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -14,7 +14,7 @@ from hwmodels.node import Node
 from hwmodels.stack import StackProfile
 from sim.interop.bus_bandwidth import COLLECTIVES, bus_factor
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send")
 
 _NAMES = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
           "alltoall": "all_to_all", "alltoallv": "all_to_all", "all2all": "all_to_all", "bcast": "broadcast",
@@ -45,6 +45,7 @@ class CollectiveRow:
     def to_dict(self) -> dict[str, Any]:
         return {
             "size_bytes": self.size_bytes,
+            "count": self.count,
             "time_s": self.time_s,
             "algbw_Bps": self.algbw_Bps,
             "busbw_Bps": self.busbw_Bps,
@@ -80,7 +81,7 @@ class CollectiveMachine:
         try:
             return model.seconds(kind, size_bytes, self.ranks, per_domain)
         except KeyError:
-            raise CollectiveError(f"{kind} is not modelled yet; modelled: all_reduce, all_gather, reduce_scatter, send") from None
+            raise CollectiveError(f"{kind} is not modelled yet") from None
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,11 @@ def predict_collective(
 def predict_sizes(kind: str, machine: CollectiveMachine, sizes: Sequence[int]) -> CollectiveTable:
     """The table of ``kind`` at ``sizes`` (bytes)."""
     return CollectiveTable(
-        kind, machine, tuple(_row(kind, machine, size) for size in sizes), _sources(machine), _assumed(machine)
+        kind,
+        machine,
+        tuple(_row(kind, machine, size) for size in sizes),
+        _sources(machine),
+        _assumed(machine),
     )
 
 
@@ -166,7 +171,9 @@ def collective_machine(node: str, nodes: int, gpus: int | None, stack: str | Non
         raise CollectiveError(f"{ranks} GPU: a collective takes two or more")
     profile = catalog.newest_stack(found.gpu.name) if stack is None else catalog.stack_named(stack)
     if found.gpu.name not in profile.gpus:
-        raise CollectiveError(f"stack {profile.name!r} is for {', '.join(profile.gpus)}, the node has {found.gpu.name}")
+        raise CollectiveError(
+            f"stack {profile.name!r} is for {', '.join(profile.gpus)}, the node has {found.gpu.name}"
+        )
     return CollectiveMachine(found, nodes, ranks, profile)
 
 
@@ -239,14 +246,18 @@ def _used(machine: CollectiveMachine) -> list[tuple[str, str, Any]]:
         found += [(node.name, k, f) for k, f in node.figures.items() if k.startswith(f"scale_up.{key}")]
     names = ["scale_up_efficiency"]
     if machine.crosses_domains:
-        found += [(node.nic.name, k, f) for k, f in node.nic.figures.items() if k in ("usable_bandwidth", "latency")]
+        found += [
+            (node.nic.name, k, f) for k, f in node.nic.figures.items() if k in ("usable_bandwidth", "latency")
+        ]
         names += ["scale_out_efficiency"]
     stack = machine.stack
     return found + [(stack.name, k, f) for k, f in stack.figures.items() if k in names]
 
 
 def _sources(machine: CollectiveMachine) -> tuple[str, ...]:
-    return tuple(f"{entry}: {name} = {f.text} [{f.confidence}]: {f.source}" for entry, name, f in _used(machine))
+    return tuple(
+        f"{entry}: {name} = {f.text} [{f.confidence}]: {f.source}" for entry, name, f in _used(machine)
+    )
 
 
 def _assumed(machine: CollectiveMachine) -> tuple[str, ...]:

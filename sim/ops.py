@@ -127,12 +127,13 @@ class Group:
     """The ranks of one communicator, seen from one member.
 
     ``size`` ranks lie in scale-up domains (a node, or a rack-wide NVLink/UALink domain),
-    ``per_domain`` in each.
+    ``per_domain`` in each; neighbours lie ``stride`` ranks apart.
     """
 
     axis: str  # "tp" | "dp" | "pp"
     size: int
     per_domain: int
+    stride: int = 1
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class Collective:
     bytes: float
     group: Group
     overlapped: bool = False
+    algorithm: str = "auto"
 
     @property
     def flops(self) -> float:

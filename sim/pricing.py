@@ -103,6 +103,8 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
                 op.sequence_length,
                 backward=op.backward,
                 fused=op.fused,
+                causal=op.causal,
+                head_dim=op.head_dim,
                 dtype=op.dtype,
             )
         case Stream(moved, fusible):
@@ -117,8 +119,10 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
             return kernels.launch_s(count)
         case Host():
             return cluster.stack.fixed_step_s
-        case Collective(kind, size, group, _):
-            return cluster.collectives.seconds(kind, size, group.size, group.per_domain)
+        case Collective(kind, size, group, _, algorithm):
+            return cluster.collectives.seconds(
+                kind, size, group.size, group.per_domain, algorithm, group.stride
+            )
 
 
 def _stretched(program: Program, base: list[Price], slowdown: float) -> list[Price]:

@@ -47,7 +47,11 @@ class Step:
     def cluster(self) -> Cluster:
         asked = self.scenario.cluster
         return Cluster(
-            machine.node(self.scenario), self.scenario.gpus, machine.stack(self.scenario), asked.power_cap_W
+            machine.node(self.scenario),
+            self.scenario.gpus,
+            machine.stack(self.scenario),
+            asked.power_cap_W,
+            machine.network(self.scenario),
         )
 
     @cached_property

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hwmodels.catalog.errors import CatalogError, UnknownName, nearest_first
-from hwmodels.catalog.files import KINDS, names, raw, record
+from hwmodels.catalog.files import KINDS, names, protocols_record, raw, record
 from hwmodels.catalog.gpu_entry import build_gpu
 from hwmodels.catalog.nic_entry import build_nic
 from hwmodels.catalog.node_entry import build_node
+from hwmodels.catalog.protocol_entry import build_protocols
 from hwmodels.catalog.stack_entry import build_stack
 from hwmodels.catalog.stack_file import is_stack_file, stack_record
 from hwmodels.catalog.switch_entry import build_switch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from hwmodels.gpu import Gpu
     from hwmodels.node import Nic, Node
+    from hwmodels.protocol import Protocols
     from hwmodels.stack import StackProfile
     from hwmodels.switch import Switch
 
@@ -39,6 +41,7 @@ __all__ = [
     "newest_stack",
     "nic",
     "node",
+    "protocols",
     "stack",
     "stack_from_file",
     "stack_named",
@@ -59,6 +62,12 @@ def nic(name: str) -> Nic:
 @cache
 def switch(name: str) -> Switch:
     return build_switch(record("switch", name))
+
+
+@cache
+def protocols() -> Protocols:
+    """Protocols of a collective library, inside a domain and across domains."""
+    return build_protocols(protocols_record())
 
 
 @cache

@@ -39,6 +39,13 @@ def record(kind: str, name: str, parent_key: str = "base") -> Record:
     return Record(content, _where(kind, name), cited)
 
 
+def protocols_record() -> Record:
+    """The file of collective protocols."""
+    content = read_yaml(_ROOT / "protocols.yaml")
+    cited = {**shared_sources(), **citations(content.pop("sources", {}), "protocols.yaml")}
+    return Record(content, "protocols.yaml", cited)
+
+
 @cache
 def shared_sources() -> dict[str, str]:
     """Citations that every file may use by key."""

@@ -48,6 +48,9 @@ def _scale_up(record: Record) -> ScaleUp:
         latency_s=record.quantity("latency", "time"),
         half_bandwidth_bytes=record.quantity("half_bandwidth_size", "bytes"),
         bus_bandwidth_Bps=_bus_bandwidth(record),
+        in_switch_bandwidth_Bps=(
+            record.quantity("in_switch_bandwidth", "bandwidth") if "in_switch_bandwidth" in record else 0.0
+        ),
         pair_links=_pair_links(record),
     )
     record.done()

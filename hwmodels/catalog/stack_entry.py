@@ -2,8 +2,7 @@
 
 The keys are the fields of ``StackProfile``; fields that end in ``_s`` are written without it and with
 a unit (``kernel_gap: {value: "5 us", …}``), fields with ``bytes`` in their name may carry one too
-(``"30 B"``). ``attention_rates`` is a list of ``{direction, sequence_length, flops: {value: …}}``. What
-a profile leaves out comes from the profile it ``inherits``, figure by figure (a list as a whole).
+(``"30 B"``). What a profile leaves out comes from the profile it ``inherits``, figure by figure (a list as a whole).
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from hwmodels.stack import AttentionRate, StackProfile
+from hwmodels.stack import StackProfile
 
 if TYPE_CHECKING:
     from hwmodels.catalog.record import Record
-
-_DIRECTIONS = ("forward", "backward")
-
 
 def build_stack(record: Record) -> StackProfile:
     """Raises ``CatalogError`` for keys missing after inheritance and for unknown ones."""
@@ -28,7 +24,6 @@ def build_stack(record: Record) -> StackProfile:
         "gpus": record.texts("gpus"),
         "inherits": record.text("inherits") if "inherits" in record else None,
         "tuned": record.flag("tuned"),
-        "attention_rates": tuple(_attention_rate(rate) for rate in record.sections("attention_rates")),
     }
     for field in fields(StackProfile):
         if field.name not in values and field.name != "figures":
@@ -56,12 +51,3 @@ def _read(record: Record, name: str, annotation: str) -> object:
 
 def _table(section: Record, *, whole: bool) -> dict[str, float]:
     return {key: section.count(key) if whole else section.quantity(key, "number", "bytes") for key in section}
-
-
-def _attention_rate(record: Record) -> AttentionRate:
-    direction = record.text("direction")
-    if direction not in _DIRECTIONS:
-        raise record.error("direction", f"{direction!r} is neither {' nor '.join(_DIRECTIONS)}")
-    rate = AttentionRate(direction, record.count("sequence_length"), record.quantity("flops", "flops"))
-    record.done()
-    return rate

@@ -86,10 +86,10 @@ def _near(name: str, words: str, value: float, target: float, tolerance: float) 
 def _lumi(op: str, ranks: int, nodes: int, size_bytes: float) -> float:
     """On LUMI's nodes and stack; across nodes eight rings share each node's NICs."""
     rings = 8 if nodes > 1 else 1
-    return _bus_GBps(Collective(LUMI_NODE, op, ranks, nodes, size_bytes, "automatic", rings, LUMI_STACK))
+    return _bus_GBps(Collective(LUMI_NODE, op, ranks, nodes, size_bytes, "auto", rings, LUMI_STACK))
 
 
-def bus_GBps(node: str, ranks: int, nodes: int, algorithm: str = "automatic") -> float:
+def bus_GBps(node: str, ranks: int, nodes: int, algorithm: str = "auto") -> float:
     """Predicted bus bandwidth of a large all-reduce in GB/s, as rccl-tests would print it."""
     return _bus_GBps(Collective(node, "all_reduce", ranks, nodes, PLATEAU_BYTES, algorithm))
 

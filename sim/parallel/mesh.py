@@ -34,18 +34,21 @@ class Mesh:
         width = self.layout.tp * self.layout.dp * self.layout.cp
         first, last = stage * width, (stage + 2) * width - 1
         inside = first // self.domain_gpus == last // self.domain_gpus
-        return Group("pp", min(2, self.layout.pp), 2 if inside else 1)
+        return Group("pp", min(2, self.layout.pp), 2 if inside else 1, width)
 
     @property
     def embedding(self) -> Group:
         """First and last stage, which share a tied embedding."""
         inside = self.layout.gpus <= self.domain_gpus
-        return Group("embedding", min(2, self.layout.pp), 2 if inside else 1)
+        stride = self.layout.gpus // self.layout.pp * (self.layout.pp - 1)
+        return Group("embedding", min(2, self.layout.pp), 2 if inside else 1, stride)
 
     def _group(self, axis: str, size: int, stride: int) -> Group:
         """Groups that do not tile a domain straddle its border; the worst-placed one is priced."""
         inside = min(size, self.domain_gpus // stride)
         if inside < 1:
-            return Group(axis, size, 1)
+            return Group(axis, size, 1, stride)
         whole = self.layout.gpus <= self.domain_gpus or self.domain_gpus % (inside * stride) == 0
-        return Group(axis, size, inside if whole else max(1, gcd(inside * stride, self.domain_gpus) // stride))
+        if not whole:
+            inside = max(1, gcd(inside * stride, self.domain_gpus) // stride)
+        return Group(axis, size, inside, stride)

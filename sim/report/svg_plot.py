@@ -12,7 +12,7 @@ from html import escape
 
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 40, 50  # margins; the legend stands in the right one
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999")
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222255", "#ee9933")
 STYLE = (
     "text{font:12px sans-serif;fill:#222}.title{font-size:15px}.grid{stroke:#ddd}.axis{stroke:#666;fill:none}"
     "@media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}.axis{stroke:#999}}"

@@ -13,23 +13,27 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
     """One sentence each, beginning with the field."""
     return (
         *_unused_seed(scenario),
-        *_fabric(scenario),
+        *_background(scenario),
         *_unused_network(scenario),
         *_unused_sharing(scenario),
     )
 
 
 def _unused_seed(scenario: Scenario) -> Iterator[str]:
-    if scenario.seed:
-        yield "seed: has no effect: nothing is random in this version"
-
-
-def _fabric(scenario: Scenario) -> Iterator[str]:
     fabric = scenario.cluster.fabric
-    if fabric.kind != "non-blocking":
-        yield f"cluster.fabric.kind: {fabric.kind} is modelled as non-blocking in this version"
-    elif fabric.tiers is not None:
-        yield "cluster.fabric.tiers: has no effect: the fabric is non-blocking"
+    if scenario.seed and not (fabric.kind != "non-blocking" and fabric.routing == "ecmp"):
+        yield "seed: has no effect: nothing but ecmp routing is random"
+
+
+def _background(scenario: Scenario) -> Iterator[str]:
+    """Load on links that this network does not have."""
+    from hwmodels.fabric_spec import TIERS_OF_KIND
+
+    kind = scenario.cluster.fabric.kind
+    for tier in scenario.cluster.background_load.by_tier:
+        if tier not in TIERS_OF_KIND[kind]:
+            name = tier.replace("-", "_")
+            yield f"cluster.background_load.{name}: has no effect: a {kind} network has no such links"
 
 
 def _unused_network(scenario: Scenario) -> Iterator[str]:
@@ -40,6 +44,7 @@ def _unused_network(scenario: Scenario) -> Iterator[str]:
         ("nics", "nics"),
         ("nic_bandwidth_Bps", "nic_bandwidth"),
         ("fabric", "fabric"),
+        ("background_load", "background_load"),
     ):
         if given(scenario.cluster, field):
             yield f"cluster.{key}: has no effect: all GPUs lie in one scale-up domain"

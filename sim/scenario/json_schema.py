@@ -12,6 +12,8 @@ from sim.scenario.schema import Scenario
 
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
+_STACK_PATH = {"type": "string", "pattern": r"[/\\]|\.ya?ml$"}
+
 _SECTIONS = {
     "cluster": "ClusterSpec",
     "training": "TrainingSpec",
@@ -56,19 +58,18 @@ def _take_names(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
             kind = field.pop("names", None)
             if kind is None:
                 continue
-            known: dict[str, Any] = {"enum": list(architecture_names() if kind == "model" else catalog.names(kind))}
+            known: dict[str, Any] = {
+                "enum": list(architecture_names() if kind == "model" else catalog.names(kind))
+            }
             for key in ("type", "anyOf", "minLength", "maxLength"):
                 field.pop(key, None)
+            other: list[dict[str, Any]] = []
+            if kind == "model":
+                other.append({"$ref": "#/$defs/InlineModel"})
             if kind == "stack":
-                known = {"anyOf": [known, {"type": "string", "pattern": r"[/\\]|\.ya?ml$"}]}
-            optional = "default" in field
-            other = (
-                [{"$ref": "#/$defs/InlineModel"}]
-                if kind == "model"
-                else [{"type": "null"}]
-                if optional
-                else []
-            )
+                other.append(_STACK_PATH)
+            if kind != "model" and "default" in field:
+                other.append({"type": "null"})
             properties[name] = {**field, "anyOf": [known, *other]} if other else {**field, **known}
 
 

@@ -13,7 +13,6 @@ FIELDS: dict[str, str] = {
     "variability": NOT_YET,
     "cluster.pools": f"{NOT_YET}: one node type per scenario",
     "cluster.placement": f"{NOT_YET}: tp lies inside a node, then dp, then pp",
-    "cluster.background_load": NOT_YET,
     "training.attention_backward": NOT_YET,
     "training.recompute.ids": f"{NOT_YET}: give a number of layers",
     "parallelism.dp": _DERIVED,
@@ -40,7 +39,7 @@ FIELDS: dict[str, str] = {
 """By dotted path of the field."""
 
 VALUES: dict[str, frozenset[str]] = {
-    "cluster.fabric.kind": frozenset({"rail-only", "torus", "fat-tree"}),
+    "cluster.fabric.kind": frozenset({"fat-tree"}),
     "cluster.scale_up.kind": frozenset({"uneven-mesh"}),
     "training.optimizer": frozenset({"sgd", "muon", "adafactor", "lion"}),
     "training.lora.targets": frozenset({"fc1", "fc2", "mlp_in", "mlp_out"}),

@@ -10,6 +10,7 @@ from sim.workload.architecture import Architecture
 
 if TYPE_CHECKING:
     from hwmodels.gpu import Gpu
+    from hwmodels.network import Network
     from hwmodels.node import Nic, Node, ScaleUp
     from hwmodels.stack import StackProfile
 
@@ -52,6 +53,27 @@ def node(scenario: Scenario) -> Node:
         nic=_changed_nic(base.nic, scenario),
         nics=base.nics if cluster.nics is None else cluster.nics,
     )
+
+
+def network(scenario: Scenario) -> Network | None:
+    """The network between nodes; None where nothing on it can slow a flow."""
+    from hwmodels.fabric_spec import FabricSpec
+    from hwmodels.network import Network, RoutingSpec
+
+    asked, background = scenario.cluster.fabric, scenario.cluster.background_load.by_tier
+    if asked.kind == "non-blocking" and not background:
+        return None
+    spec = FabricSpec(
+        kind=asked.kind,
+        tiers=None if asked.kind == "non-blocking" else asked.tiers,
+        oversubscription=None if asked.kind == "non-blocking" else asked.oversubscription,
+        radix=asked.radix,
+        dims=asked.dims,
+        group_switches=asked.group_switches,
+        background=background,
+    )
+    routing = RoutingSpec(asked.routing, asked.queue_pairs, asked.pxn, scenario.seed)
+    return Network(node(scenario), scenario.cluster.nodes, scenario.gpus, spec, routing)
 
 
 def domain_gpus(scenario: Scenario) -> int:
@@ -122,5 +144,4 @@ def _changed_gpu(gpu: Gpu, override: GpuOverride | None) -> Gpu:
         peak_flops={k: v * wider * clock / gpu.peak_clock_Hz for k, v in gpu.peak_flops.items()},
         achievable_flops={k: v * wider * slower for k, v in gpu.achievable_flops.items()},
         sustained_clock_Hz={k: v * slower for k, v in gpu.sustained_clock_Hz.items()},
-        compute_scale=gpu.compute_scale * wider * slower,
     )

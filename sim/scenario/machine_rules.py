@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hwmodels.catalog import UnknownName
+from hwmodels.fabric_spec import FabricError
 from hwmodels.stack import StackProfile
 from hwmodels.units import format_quantity
 from sim.scenario import machine
 from sim.scenario.finding import Check, Finding, finding, given
-from sim.scenario.later import NOT_YET
 from sim.scenario.schema import Scenario
 
+MOST_GRAPH_GPUS = 262_144
 LOW_PRECISION = ("fp8", "mxfp8", "mxfp4", "nvfp4")  # everything outside the linear layers stays bf16
 
 
@@ -104,8 +105,7 @@ def stack_has_the_attention_kernel(scenario: Scenario) -> Iterator[Finding]:
     profile = _fitting_stack(scenario)
     if profile is None:
         return
-    directions = {rate.direction for rate in profile.attention_rates}
-    if not {"forward", "backward"} <= directions:
+    if not {"forward", "backward"} <= set(profile.attention_share):
         yield finding(
             f"stack {profile.name!r} has no measured fused attention: write attention: unfused",
             "training.attention",
@@ -143,24 +143,30 @@ def scale_up_change_is_complete(scenario: Scenario) -> Iterator[Finding]:
         )
 
 
-def fabric_is_non_blocking(scenario: Scenario) -> Iterator[Finding]:
-    fabric = scenario.cluster.fabric
-    for tier, ratio in enumerate(fabric.oversubscription or ()):
-        if ratio != 1:
-            yield finding(
-                f"{ratio:g}: oversubscription is {NOT_YET}: every tier must be 1",
-                f"cluster.fabric.oversubscription.{tier}",
-            )
-
-
-def one_oversubscription_per_tier(scenario: Scenario) -> Iterator[Finding]:
-    fabric = scenario.cluster.fabric
-    given_tiers = len(fabric.oversubscription or ())
-    if given(fabric, "oversubscription") and fabric.tiers is not None and given_tiers != fabric.tiers:
-        yield finding(
-            f"{given_tiers} entries for {fabric.tiers} tiers: one per tier, from the nodes up",
-            "cluster.fabric.oversubscription",
-        )
+def fabric_can_be_built(scenario: Scenario) -> Iterator[Finding]:
+    """The network as a graph, where there is one to build: its own errors, located at the fabric."""
+    fabric, gpus = scenario.cluster.fabric, scenario.gpus
+    if fabric.queue_pairs > 1 and fabric.routing != "ecmp":
+        yield finding("has no effect: only ecmp hashes queue pairs apart", "cluster.fabric.queue_pairs")
+        return
+    if fabric.kind == "non-blocking":
+        for field in ("tiers", "oversubscription", "radix", "dims", "group_switches", "routing", "pxn"):
+            if given(fabric, field) and getattr(fabric, field) not in (None, (1,) * 3, (1, 1), (1,)):
+                yield finding("has no effect on a non-blocking network: give kind too", f"cluster.fabric.{field}")
+        return
+    if gpus <= machine.domain_gpus(scenario):
+        return
+    if gpus > MOST_GRAPH_GPUS:
+        yield finding(f"{gpus:,} GPUs: networks are laid out for up to {MOST_GRAPH_GPUS:,}", "cluster.nodes")
+        return
+    try:
+        network = machine.network(scenario)
+        if network is not None:
+            network.check()
+    except FabricError as error:
+        field, _, problem = str(error).partition(": ")
+        known = field in type(fabric).model_fields
+        yield finding(problem if known else str(error), f"cluster.fabric{f'.{field}' if known else ''}")
 
 
 def _formats(precision: str) -> tuple[str, ...]:
@@ -186,6 +192,5 @@ MACHINE_RULES: tuple[Check, ...] = (
     narrow_state_needs_narrow_compute,
     stack_has_the_attention_kernel,
     scale_up_change_is_complete,
-    fabric_is_non_blocking,
-    one_oversubscription_per_tier,
+    fabric_can_be_built,
 )

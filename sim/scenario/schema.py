@@ -80,15 +80,69 @@ class ScaleUpOverride(Section):
 
 
 class FabricSpec(Section):
-    """The network between nodes. This version models it as non-blocking."""
+    """The network between nodes and how flows are routed over it."""
 
-    kind: Literal["non-blocking", "rail-clos", "clos", "dragonfly"] = Field(
-        default="non-blocking", description="Topology; each is modelled as non-blocking in this version"
+    kind: Literal["non-blocking", "rail-only", "rail-clos", "clos", "dragonfly", "torus"] = Field(
+        default="non-blocking",
+        description="non-blocking: one ideal switch; rail-only: a network per rail; rail-clos: leaves per rail "
+        "under shared spines; clos: leaves take whole nodes; dragonfly; torus of nodes",
     )
-    tiers: Annotated[int, Whole(1, 8)] | None = Field(default=None, description="Switch tiers")
+    tiers: Annotated[int, Whole(1, 3)] | None = Field(
+        default=None, description="Switch tiers of a Clos; default: the fewest that hold the cluster"
+    )
     oversubscription: tuple[Annotated[float, Number(1, 1000)], ...] | None = Field(
-        default=None, description="Oversubscription of each tier from the nodes up, 1 = none", max_length=8
+        default=None,
+        description="Capacity into a switch from below over capacity upwards, by tier of links from the nodes "
+        "up; default: none",
+        max_length=3,
     )
+    radix: Annotated[int, Whole(2, 4096)] | None = Field(
+        default=None, description="Ports of a switch at the NIC's rate; default: those of a 51.2 Tbps switch"
+    )
+    dims: tuple[Annotated[int, Whole(1, 100_000)], ...] | None = Field(
+        default=None, description="torus: nodes along each dimension", max_length=6
+    )
+    group_switches: Annotated[int, Whole(1, 10_000)] | None = Field(
+        default=None, description="dragonfly: switches of a group; default: the balanced split"
+    )
+    routing: Literal["adaptive", "spray", "ecmp"] = Field(
+        default="adaptive",
+        description="adaptive: each flow takes the least loaded path; spray: packets over all equal paths; "
+        "ecmp: a hash picks one path, and flows collide (sampled with seed)",
+    )
+    queue_pairs: Annotated[int, Whole(1, 64)] = Field(
+        default=1, description="ecmp: queue pairs of a flow, hashed apart"
+    )
+    pxn: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="Cross rails over the scale-up links, not over the network"
+    )
+
+
+class BackgroundSpec(Section):
+    """What other jobs take of the links they share with this one, as fractions of capacity."""
+
+    nic_leaf: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="Links between NICs and their first switch"
+    )
+    leaf_spine: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="Clos: links between leaves and spines"
+    )
+    spine_core: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="Clos of three tiers: links between spines and cores"
+    )
+    dragonfly_local: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="dragonfly: links inside groups"
+    )
+    dragonfly_global: Annotated[float, Number(0, 1, below=True)] = Field(
+        default=0.0, description="dragonfly: links between groups"
+    )
+    torus: Annotated[float, Number(0, 1, below=True)] = Field(default=0.0, description="torus: cables")
+
+    @property
+    def by_tier(self) -> dict[str, float]:
+        """Fractions above zero by the fabric's names of link tiers."""
+        values = {name.replace("_", "-"): getattr(self, name) for name in type(self).model_fields}
+        return {tier: fraction for tier, fraction in values.items() if fraction}
 
 
 class ClusterSpec(Section):
@@ -130,6 +184,9 @@ class ClusterSpec(Section):
         json_schema_extra={"unit": "bytes/s"},
     )
     fabric: FabricSpec = Field(default=FabricSpec(), description="Network between nodes")
+    background_load: BackgroundSpec = Field(
+        default=BackgroundSpec(), description="What other jobs take of shared links"
+    )
 
 
 class RecomputeSpec(Section):
@@ -282,7 +339,7 @@ class Scenario(Section):
     parallelism: ParallelismSpec = Field(default=ParallelismSpec(), description="Who does what")
     metrics: MetricsSpec = Field(default=MetricsSpec(), description="How results are counted")
     seed: Annotated[int, Whole(0, 2**32 - 1)] = Field(
-        default=0, description="Reserved for stochastic features; nothing is random in this version"
+        default=0, description="Moves the hashes of ecmp routing; nothing else is random"
     )
 
     @property

@@ -44,7 +44,7 @@ clusters = st.fixed_dictionaries(
             },
         ),
         "fabric": st.sampled_from(
-            [{"kind": "clos"}, {"kind": "rail-clos", "tiers": 2, "oversubscription": [1, 1]}, {}]
+            [{"kind": "clos"}, {"kind": "rail-clos", "tiers": 3, "oversubscription": [1, 1, 2]}, {}]
         ),
     },
 )

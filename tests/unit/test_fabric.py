@@ -10,7 +10,7 @@ import pytest
 
 from hwmodels import catalog
 from hwmodels.fabric import Fabric, build_fabric
-from hwmodels.fabric_spec import LINK_TIERS, FabricError, FabricSpec
+from hwmodels.fabric_spec import LINK_TIERS, TIERS_OF_KIND, FabricError, FabricSpec
 from hwmodels.routing import Flows, Routing, route
 
 MI300X = catalog.node("mi300x-8x400g")
@@ -127,7 +127,7 @@ def test_a_last_domain_may_be_partly_filled() -> None:
 def test_path_lengths_grow_with_the_tiers_crossed() -> None:
     # Radix 16: leaves of 8 NICs (one node), pods of 8 leaves (64 GPUs).
     fabric = build_fabric(MI300X, 16, FabricSpec("clos", tiers=3, radix=16))
-    lengths = [len(path(fabric, 0, target)) - 1 for target in (0, 1, 8, 64) if target]
+    lengths = [len(path(fabric, 0, target)) - 1 for target in (1, 8, 64)]
     assert lengths == [1, 6, 8]
     wider = build_fabric(MI300X, 16, FabricSpec("clos", tiers=2, radix=32))
     assert [len(path(wider, 0, target)) - 1 for target in (8, 16)] == [4, 6]
@@ -285,7 +285,11 @@ def test_specs_that_make_no_network_are_refused(fields: dict[str, object], messa
     ("nodes", "spec", "message"),
     [
         (0, FabricSpec(), "nodes: 0 is less than 1"),
-        (1000, FabricSpec("clos", tiers=2, radix=16), "of 2 tiers of 16-port switches: 16 do; .* one more tier"),
+        (
+            1000,
+            FabricSpec("clos", tiers=2, radix=16),
+            "of 2 tiers of 16-port switches: 16 do; .* one more tier",
+        ),
         (1000, FabricSpec("clos", radix=16), "3 tiers of 16-port switches: 128 do"),
         (4, FabricSpec("rail-clos", tiers=1), "rails meet at the spines"),
         (4, FabricSpec("torus", dims=(2, 3)), r"dims: \[2, 3\] make 6 nodes, the cluster has 4"),
@@ -325,8 +329,25 @@ def test_every_tier_has_a_name_and_unknown_ones_are_refused() -> None:
     assert {LINK_TIERS[i] for i in np.unique(fabric.tier)} == {"scale-up", "gpu-nic", "nic-leaf"}
     with pytest.raises(FabricError, match="no tier of links 'uplink'"):
         fabric.on_tier("uplink")
-    with pytest.raises(FabricError, match="no node 99 beyond the last"):
+    with pytest.raises(FabricError, match="node 99: nodes of this graph are numbered from 0 to 32"):
         fabric.node_name(99)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FabricSpec(),
+        FabricSpec("clos", tiers=3, radix=16),
+        FabricSpec("rail-clos", tiers=3, radix=32),
+        FabricSpec("rail-only", tiers=3, radix=16),
+        FabricSpec("dragonfly", radix=16),
+        FabricSpec("torus", dims=(4, 6)),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_a_kind_has_the_tiers_that_its_name_promises(spec: FabricSpec) -> None:
+    fabric = build_fabric(MI300X, 24, spec)
+    assert {LINK_TIERS[i] for i in np.unique(fabric.tier)} == set(TIERS_OF_KIND[spec.kind])
 
 
 @pytest.mark.slow

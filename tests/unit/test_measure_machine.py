@@ -43,7 +43,7 @@ def test_unknown_words_teach() -> None:
     assert campaign.kinds_of("gemm") == ("gemm",)
     with pytest.raises(MeasurementError, match="did you mean attention"):
         campaign.kinds_of("atention")
-    with pytest.raises(MeasurementError, match="sim measure all my.yaml -o DIR"):
+    with pytest.raises(MeasurementError, match=r"sim measure all my\.yaml -o DIR"):
         campaign.kinds_of("my.yaml")
 
 

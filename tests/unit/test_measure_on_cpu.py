@@ -69,12 +69,10 @@ def test_operands_rotate_through_more_than_a_cache() -> None:
 
 def test_what_cannot_be_measured_is_left_out_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     huge, block = GemmShape(8192, 8192, 8192, "bf16"), GemmShape(64, 64, 64, "mxfp4")
-    odd = GemmShape(16, 16, 7, "fp8")  # 8-bit products want multiples of 16
-    found, skipped = measure_gemms((huge, block, odd), CPU, STOPWATCH, quiet)
-    reasons = [skipped[str(s)] for s in (huge, block)]
-    assert "too much for a trial on the CPU" in reasons[0]
-    assert "mxfp4 products are not measured" in reasons[1]
-    assert str(odd) in skipped or found
+    found, skipped = measure_gemms((huge, block), CPU, STOPWATCH, quiet)
+    assert not found
+    assert "too much for a trial on the CPU" in skipped[str(huge)]
+    assert "mxfp4 products are not measured" in skipped[str(block)]
     # A library that multiplies wrongly is found out.
     monkeypatch.setattr(torch, "mm", lambda a, b, out: out.zero_())
     found, skipped = measure_gemms((GemmShape(64, 64, 64, "bf16"),), CPU, STOPWATCH, quiet)

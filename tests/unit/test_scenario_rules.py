@@ -66,16 +66,28 @@ CASES = [
         "keep one of the two",
     ),
     (
-        "fabric_is_non_blocking",
+        "fabric_can_be_built",
         ["cluster.fabric={oversubscription: [1, 7]}"],
-        "cluster.fabric.oversubscription.1",
-        "7: oversubscription",
+        "cluster.fabric.oversubscription",
+        "has no effect on a non-blocking network",
     ),
     (
-        "one_oversubscription_per_tier",
-        ["cluster.fabric={tiers: 3, oversubscription: [1]}"],
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos, tiers: 3, oversubscription: [1]}"],
         "cluster.fabric.oversubscription",
         "1 entries for 3",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: torus, dims: [3, 5]}"],
+        "cluster.fabric.dims",
+        "[3, 5] make 15 nodes",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos, queue_pairs: 4}"],
+        "cluster.fabric.queue_pairs",
+        "only ecmp hashes",
     ),
     (
         "only_modelled_degrees",
@@ -320,10 +332,9 @@ def test_a_misspelt_name_is_met_with_the_nearest() -> None:
     [
         (["seed=3"], "seed: has no effect"),
         (
-            ["cluster.fabric={kind: rail-clos, tiers: 3}"],
-            "cluster.fabric.kind: rail-clos is modelled as non-blocking",
+            ["cluster.background_load={spine_core: 0.2}"],
+            "cluster.background_load.spine_core: has no effect",
         ),
-        (["cluster.fabric={tiers: 3}"], "cluster.fabric.tiers: has no effect"),
         (["cluster.nodes=1", "cluster.nics=4"], "cluster.nics: has no effect"),
         (["parallelism={tp: 8, pp: 4, data_sharding: ddp}"], "parallelism.data_sharding: ddp shares nothing"),
         (["parallelism.overlap={pp: false}"], "parallelism.overlap.pp: has no effect: pp is 1"),

@@ -1,0 +1,1 @@
+"""Shapes of networks: where links run, and which of them a route takes, all by arithmetic."""
