@@ -7,7 +7,8 @@ stack's efficiency figures multiply them; nothing here is fitted to a single run
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from hwmodels.gpu import Gpu
@@ -23,6 +24,12 @@ MACRO_TILES = (
     (256, 128, 0.92),
     (128, 256, 0.92),
     (128, 128, 0.80),
+    (64, 256, 0.70),
+    (256, 64, 0.70),
+    (32, 256, 0.50),
+    (256, 32, 0.50),
+    (16, 256, 0.30),
+    (256, 16, 0.30),
 )
 SPLIT_K = ((1, 1.0), (2, 0.95), (4, 0.90), (8, 0.90))
 
@@ -43,7 +50,7 @@ BYTES = {
 
 # Sequence lengths that halve the rate of a fused attention kernel: of any mask, and further of a causal
 # one, whose tiles on the diagonal are half empty. Fitted, see ``KernelModel.attention_rate_flops``.
-ATTENTION_RAMP = {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
+ATTENTION_RAMP: Mapping[str, tuple[float, float]] = {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
 
 OUTPUT_BYTES = 2.0  # GEMM results leave in 16 bits whatever the operands
 
@@ -67,6 +74,24 @@ def tile_utilisation(m: int, n: int, k: int, compute_units: int) -> float:
     return best
 
 
+@lru_cache(maxsize=65536)
+def grouped_utilisation(rows: tuple[int, ...], n: int, k: int, compute_units: int) -> float:
+    """The same for one launch over groups of ``rows`` (experts): their tiles share the waves.
+
+    A group's last tile hangs over its own edge, but no group waits for another one's last wave.
+    """
+    work = sum(rows) * n
+    best = 0.0
+    for height, width, rate in MACRO_TILES:
+        tiles = sum(math.ceil(m / height) for m in rows) * math.ceil(n / width)
+        if not tiles:
+            continue
+        waves = math.ceil(tiles / compute_units)
+        fill = work / (tiles * height * width)
+        best = max(best, rate * k / (k + K_OVERHEAD) * fill * tiles / (compute_units * waves))
+    return best
+
+
 @dataclass(frozen=True)
 class KernelModel:
     """Kernel times on ``gpu`` under ``stack``, optionally below the GPU's own power cap."""
@@ -74,6 +99,7 @@ class KernelModel:
     gpu: Gpu
     stack: StackProfile
     power_cap_W: float | None = None
+    attention_ramp: Mapping[str, tuple[float, float]] = field(default_factory=lambda: ATTENTION_RAMP, repr=False)
 
     @cached_property
     def stream_Bps(self) -> float:
@@ -85,6 +111,23 @@ class KernelModel:
         rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
         compute = 2.0 * m * n * k / (rate * tile_utilisation(m, n, k, self.gpu.compute_units))
         traffic = BYTES[dtype] * (m * k + k * n) + OUTPUT_BYTES * m * n
+        return max(compute, traffic / self.stream_Bps)
+
+    def grouped_gemm_s(self, rows: tuple[int, ...], n: int, k: int, dtype: str, *, pooled: bool) -> float:
+        """One GEMM of n x k weights per group, group i with ``rows[i]`` rows.
+
+        ``pooled``: one kernel whose tiles share the compute units. Otherwise one launch after the other,
+        each with its own last wave and a gap, as a loop over experts does.
+        """
+        busy = tuple(m for m in rows if m > 0)
+        if not pooled:
+            return sum(self.gemm_s(m, n, k, dtype) + self.stack.kernel_gap_s for m in busy)
+        if not busy:
+            return 0.0
+        rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
+        share = grouped_utilisation(busy, n, k, self.gpu.compute_units)
+        compute = 2.0 * sum(busy) * n * k / (rate * share)
+        traffic = BYTES[dtype] * (sum(busy) * k + len(busy) * k * n) + OUTPUT_BYTES * sum(busy) * n
         return max(compute, traffic / self.stream_Bps)
 
     def attention_s(
@@ -129,7 +172,7 @@ class KernelModel:
             raise ValueError(
                 f"stack {self.stack.name} has no fused attention {direction} figure; use attention: unfused"
             )
-        short, masked = ATTENTION_RAMP[direction]
+        short, masked = self.attention_ramp[direction]
         gpu = self.gpu
         exponential = flop_per_clock(gpu, _attention_format(gpu)) / gpu.compute_units / 64.0
         width = (1.0 + exponential / 128.0) / (1.0 + exponential / head_dim)

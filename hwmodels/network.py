@@ -1,16 +1,19 @@
 """What a network leaves of each NIC when every rank of a machine talks at once.
 
-A collective is not one lonely flow: all its groups run at the same time. ``share`` lays the flows of all
-ranks on the graph, takes max-min fair rates, and returns the slowest flow's rate over the NIC's own.
+A collective is not one lonely flow: all its groups run at the same time. ``use`` lays the flows of all
+ranks on the graph and returns how busy the busiest link of each tier is; ``share`` is what that leaves the
+slowest flow (the flows on the busiest link have no tighter one, so max-min fairness gives each
+capacity / load).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hwmodels.fabric_spec import FabricSpec
+from hwmodels.fabric_spec import GPU_NIC, LINK_TIERS, NIC_LEAF, SCALE_UP, FabricSpec
 from hwmodels.node import Node
 
 if TYPE_CHECKING:
@@ -19,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoutingSpec:
-    """How flows pick among equal paths: ``adaptive``, ``spray`` or ``ecmp`` with ``queue_pairs`` hashes."""
+    """How flows pick among equal paths: ``spray``, ``adaptive`` or ``ecmp`` with ``queue_pairs`` hashes."""
 
-    mode: str = "adaptive"
+    mode: str = "spray"
     queue_pairs: int = 1
     pxn: bool = False
     seed: int = 0
@@ -43,7 +46,14 @@ class Network:
         1 on a network that is never in the way. Flows inside a scale-up domain do not count; ranks
         near the end send to the beginning, as rings close.
         """
-        return _share(self, stride)
+        return 1.0 / max(1.0, *self.use(stride).values())
+
+    def use(self, stride: int) -> Mapping[str, float]:
+        """By tier of links between domains: load of its busiest link over its capacity, same pattern.
+
+        Every GPU sends at its lone rate; above 1 the tier cannot carry that.
+        """
+        return _use(self, stride)
 
     def check(self) -> None:
         """Lays out the graph. Raises FabricError for a network that the machines do not fit."""
@@ -54,6 +64,11 @@ class Network:
     def transparent(self) -> bool:
         """Nothing on this network can slow a flow: no need for its graph."""
         return self.spec.kind == "non-blocking" and not self.spec.background
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What nobody stated and the layout rests on."""
+        return () if self.transparent else _graph(self).assumptions
 
     @property
     def lone_Bps(self) -> float:
@@ -69,9 +84,9 @@ def _graph(network: Network) -> Fabric:
 
 
 @lru_cache(maxsize=512)
-def _share(network: Network, stride: int) -> float:
+def _use(network: Network, stride: int) -> Mapping[str, float]:
     if network.transparent:
-        return 1.0
+        return {NIC_LEAF: 1.0}
     import numpy as np
 
     from hwmodels.routing import Flows, Routing, route
@@ -82,7 +97,13 @@ def _share(network: Network, stride: int) -> float:
     target = (source + stride) % network.gpus
     outside = source // fabric.domain_gpus != target // fabric.domain_gpus
     if not outside.any():
-        return 1.0
+        return {NIC_LEAF: 0.0}
     flows = Flows.of(source[outside], target[outside])
-    rates = route(fabric, flows, routing).rates_Bps()
-    return float(min(1.0, rates.min() / network.lone_Bps))
+    load = route(fabric, flows, routing).loads(np.full(len(flows), network.lone_Bps))
+    with np.errstate(invalid="ignore"):
+        busy = np.where(fabric.available_Bps > 0.0, load / fabric.available_Bps, 0.0)
+    return {
+        tier: float(busy[on].max())
+        for tier in LINK_TIERS
+        if tier not in (SCALE_UP, GPU_NIC) and (on := fabric.on_tier(tier)).any()
+    }

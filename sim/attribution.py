@@ -101,18 +101,21 @@ def hidden(timeline: Timeline, prices: Sequence[Price]) -> dict[str, float]:
 def records(timeline: Timeline, prices: Sequence[Price], ranks_per_role: int) -> tuple[Record, ...]:
     """One row per task and cause, in task order; the parts of a task follow one another in time.
 
-    Layers folded into one task stay folded: its matrix products come as one row, and so on.
+    Layers folded into one task stay folded: its matrix products come as one row, and so on. Transfers that
+    met others on a link took longer than their price.
     """
     rows: list[Record] = []
     for task in timeline.program.tasks:
-        now = timeline.start_s[task.id]
-        for part in prices[task.id].parts:
-            rows.append(_record(task, part, now, ranks_per_role))
-            now += part.seconds
+        now, price = timeline.start_s[task.id], prices[task.id]
+        slower = (timeline.end_s[task.id] - now) / price.seconds if price.seconds else 1.0
+        for part in price.parts:
+            seconds = part.seconds if task.stream == COMPUTE else part.seconds * slower
+            rows.append(_record(task, part, now, seconds, ranks_per_role))
+            now += seconds
     return tuple(rows)
 
 
-def _record(task: Task, part: Part, start_s: float, ranks_per_role: int) -> Record:
+def _record(task: Task, part: Part, start_s: float, seconds: float, ranks_per_role: int) -> Record:
     return Record(
         role=task.role,
         rank=task.role * ranks_per_role,
@@ -121,7 +124,7 @@ def _record(task: Task, part: Part, start_s: float, ranks_per_role: int) -> Reco
         kind=task.kind,
         cause=part.cause,
         start_s=start_s,
-        end_s=start_s + part.seconds,
+        end_s=start_s + seconds,
         bytes=part.bytes,
         flops=part.flops,
     )

@@ -21,12 +21,14 @@ def cited_sources(cluster: Cluster, workload: Workload) -> tuple[Source, ...]:
 
 
 def assumed_figures(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
-    """The used figures that nobody measured, in words."""
-    return tuple(
+    """The used figures that nobody measured, and what the network's layout rests on, in words."""
+    figures = tuple(
         f"{entry}: {name} = {figure.text}" + (f" ({figure.note})" if figure.note else "")
         for entry, name, figure in _used(cluster, workload)
         if figure.confidence == ASSUMED
     )
+    network = cluster.network
+    return figures if network is None else (*figures, *(f"fabric: {text}" for text in network.assumptions))
 
 
 def _used(cluster: Cluster, workload: Workload) -> Iterator[tuple[str, str, Figure]]:

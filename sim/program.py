@@ -46,6 +46,20 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """A transfer that shares links with others.
+
+    Alone it takes ``latency_s + transfer_s``. ``demand`` lists (link, seconds): how much of a link's time
+    the transfer needs at the link's full rate, at most ``transfer_s`` each. Links are named by pricing;
+    engines only compare the names.
+    """
+
+    latency_s: float
+    transfer_s: float
+    demand: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
 class Program:
     """All tasks of one step. ``order[role][stream]`` lists task ids in issue order."""
 

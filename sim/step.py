@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwmodels.cluster import Cluster
+from hwmodels.sharing import fair_progress
 from sim import __version__, attribution
 from sim.bottleneck import bottleneck
 from sim.citations import assumed_figures, cited_sources
@@ -25,6 +26,7 @@ from sim.pricing import Price, price
 from sim.program import Program
 from sim.results import StageMemory, StepResult
 from sim.scenario import Scenario, machine, scenario_hash
+from sim.transfers import flows
 from sim.workload.architecture import Architecture
 from sim.workload.workload import LOW_PRECISION, Lora, Workload
 
@@ -95,7 +97,7 @@ class Step:
         asked, training = self.scenario.parallelism, self.scenario.training
         kept = 4.0 if training.parameter_dtype == "fp32" else 2.0
         if asked.data_sharding == "fsdp":  # shards are cast before they are gathered
-            kept = 2.0
+            kept = 1.0 if asked.gather_dtype == "fp8" else 2.0
         wide = training.precision == "fp32"
         return Strategy(
             overlap_dp=asked.overlap.dp,
@@ -123,7 +125,9 @@ class Step:
 
     @cached_property
     def timeline(self) -> Timeline:
-        return run(self.program, [p.seconds for p in self.prices])
+        """Contention included: transfers that meet on a link slow each other."""
+        shared = flows(self.program, self.prices, self.cluster)
+        return run(self.program, [p.seconds for p in self.prices], shared, fair_progress)
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:

@@ -12,19 +12,31 @@ from typing import Any
 
 import simpy
 
+from sim.engine.links import SharedLinks, Solver
 from sim.engine.timeline import Timeline
-from sim.program import Program
+from sim.program import Flow, Program
 
 
-def run(program: Program, duration_s: Sequence[float]) -> Timeline:
+def run(
+    program: Program,
+    duration_s: Sequence[float],
+    flows: Sequence[Flow | None] = (),
+    solver: Solver | None = None,
+) -> Timeline:
     """Plays ``program`` with one duration per task id.
 
-    Raises ValueError when tasks wait for each other in a circle.
+    A task with a flow takes as long as its links let it: ``solver`` shares them among the flows that are
+    live at the same time. Without ``flows`` every task takes its duration.
+
+    Raises ValueError when tasks wait for each other in a circle, or when flows come without a solver.
     """
     environment = simpy.Environment()
     ended = [environment.event() for _ in program.tasks]
     start = [0.0] * len(program.tasks)
     end = [-1.0] * len(program.tasks)
+    if any(flow is not None for flow in flows) and solver is None:
+        raise ValueError("flows share links: a solver of their rates is due")
+    links = None if solver is None else SharedLinks(environment, solver)
 
     def play(ids: tuple[int, ...]) -> Generator[Any, Any, None]:
         for task_id in ids:
@@ -32,7 +44,10 @@ def run(program: Program, duration_s: Sequence[float]) -> Timeline:
                 if not ended[other].processed:
                     yield ended[other]
             start[task_id] = environment.now
-            if duration_s[task_id] > 0.0:
+            flow = flows[task_id] if flows else None
+            if flow is not None and links is not None:
+                yield environment.process(links.carry(task_id, flow))
+            elif duration_s[task_id] > 0.0:
                 yield environment.timeout(duration_s[task_id])
             end[task_id] = environment.now
             ended[task_id].succeed()

@@ -96,7 +96,7 @@ def _gemm(row: Row) -> GemmRow:
         batch=row.count("batch_count") if row.text("batch_count") else 1,
         grouped=row.text("grouped_gemm") not in ("", "0"),
         transposes=transposes,
-        bandwidth_Bps=row.value("hipblaslt-GB/s", scale=1e9),
+        bandwidth_Bps=row.value("hipblaslt-GB/s", scale=2**30),  # GiB/s, whatever the name says
         clock_Hz=row.value("lowest-median-freq", "lowest-avg-freq", scale=1e6),
         memory_clock_Hz=row.value("median-MCLK", "avg-MCLK", scale=1e6),
     )

@@ -1,9 +1,9 @@
-"""Each machine predicted from the others: where measurements of a machine became figures of its own entry,
-those figures are taken from the other machines and the mechanism before its rows are scored.
+"""Each machine predicted from the others: what was fitted on its rows is fitted again without them, and what
+was read off them comes from the others.
 
-* Attention: the rates of the other measured GPUs, scaled by the ratio of achievable bf16 rates.
-* All-reduce inside a node: the plateau is the node's link rate times the share of it that the other nodes of
-  its kind (mesh or switch) reach; the ramp takes as long to its half as theirs.
+* Attention: share and ramp of the kernel, fitted on the other GPUs.
+* All-reduce inside a node: bandwidths and latencies of the protocols, fitted on the other nodes; floor,
+  half-bandwidth size and plateau stay, as figures of the node (``known_by_links`` takes them away too).
 * HBM streams: the share of peak that the other GPUs reach.
 * Clocks and GEMM rates of one silicon at two power caps: the other part's rate through the power-cap law.
 """
@@ -19,9 +19,9 @@ from hwmodels import catalog
 from hwmodels.gpu import Gpu
 from hwmodels.node import Node
 from hwmodels.power import achievable_flops, sustained_clock_Hz
-from hwmodels.stack import AttentionRate
 from sim.ledger.micro import ScoredRow, score
 from sim.ledger.micro_machines import Machines, plain_stack
+from sim.ledger.micro_refit import attention_constants, protocols
 from sim.ledger.micro_row import Attention, Clock, Collective, Gemm, MicroRow, Stream, Subject
 
 # The same silicon under different power caps.
@@ -58,21 +58,39 @@ def _attention(rows: Sequence[MicroRow]) -> list[ScoredRow]:
     groups = _groups(rows)
     scored: list[ScoredRow] = []
     for gpu, members in groups.items():
-        rates = tuple(rate for other in groups if other != gpu for rate in _scaled_rates(other, gpu))
-        if rates:
-            stack = replace(plain_stack(gpu), attention_rates=rates)
-            scored += score(members, Machines(stacks={gpu: stack}))
+        constants = attention_constants([row for other in groups if other != gpu for row in groups[other]])
+        known = [row for row in members if str(getattr(row.subject, "direction", "")) in constants.share]
+        scored += score(known, constants.machines([gpu]))
     return scored
 
 
-def _scaled_rates(donor: str, gpu: str) -> list[AttentionRate]:
-    """The donor's table at the size of ``gpu``."""
-    ratio = achievable_flops(catalog.gpu(gpu), "bf16") / achievable_flops(catalog.gpu(donor), "bf16")
-    return [replace(rate, flops=rate.flops * ratio) for rate in plain_stack(donor).attention_rates]
-
-
 def _all_reduce(rows: Sequence[MicroRow]) -> list[ScoredRow]:
-    """Curves over one whole node; in-switch reduction is another mechanism with a plateau of its own."""
+    curves = whole_node_curves(rows)
+    scored: list[ScoredRow] = []
+    for name, members in curves.items():
+        others = [row for other in curves if other != name for row in curves[other]]
+        if others:
+            scored += score(members, Machines(protocols={name: protocols(others)}))
+    return scored
+
+
+def known_by_links(rows: Sequence[MicroRow]) -> tuple[ScoredRow, ...]:
+    """All-reduce inside nodes of which nothing but the data-sheet link rate is known."""
+    curves = whole_node_curves(_measured(rows, Collective))
+    scored: list[ScoredRow] = []
+    for name, members in curves.items():
+        node = catalog.node(name)
+        others = [catalog.node(other) for other in curves if other != name]
+        others = [other for other in others if other.scale_up.kind == node.scale_up.kind]
+        if others:
+            shared = protocols([row for other in curves if other != name for row in curves[other]])
+            bare = {name: _from_others(node, others)}
+            scored += score(members, Machines(nodes=bare, protocols={name: shared}))
+    return tuple(scored)
+
+
+def whole_node_curves(rows: Sequence[MicroRow]) -> dict[str, list[MicroRow]]:
+    """By node: all-reduce over all of its GPUs. In-switch reduction has figures of its own."""
     curves: dict[str, list[MicroRow]] = {}
     for row in rows:
         what = row.subject
@@ -80,14 +98,7 @@ def _all_reduce(rows: Sequence[MicroRow]) -> list[ScoredRow]:
             continue
         if what.ranks == catalog.node(what.node).gpus and what.algorithm != "in-switch":
             curves.setdefault(what.node, []).append(row)
-    scored: list[ScoredRow] = []
-    for name, members in curves.items():
-        node = catalog.node(name)
-        others = [catalog.node(other) for other in curves if other != name]
-        others = [other for other in others if other.scale_up.kind == node.scale_up.kind]
-        if others:
-            scored += score(members, Machines(nodes={name: _from_others(node, others)}))
-    return scored
+    return curves
 
 
 def _from_others(node: Node, others: Sequence[Node]) -> Node:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sim.ledger.micro import MicroReport, MicroStatistic, ScoredRow, by_kernel, score, validate_micro
+from sim.ledger.micro_left_out import known_by_links
 from sim.ledger.micro_machines import Machines
 from sim.ledger.micro_plots import plots
 from sim.ledger.must_show import targets
@@ -30,8 +31,9 @@ Generated from `validation/micro/` by `python -m sim.ledger.micro_page`; do not 
 
 Every published micro-benchmark beside what the models of `hwmodels/` say of it, with the figures of the catalog and
 the newest stack of each GPU, a GEMM efficiency of 1 and no framework. Errors are ln(predicted rate / measured rate):
-positive is too fast. *Check* rows are those that no figure of the catalog or of a stack was read off; *left out* means
-predicted without the machine's own table or curve, from the other machines and the mechanism. Acceptance floors are
+positive is too fast. *Check* rows are those that no figure of a machine was read off. Six constants of attention and
+four of the collective protocols are shared by all machines and were fitted on all rows; *left out* means that what was
+fitted is fitted again without the machine, and what was read off it comes from the others. Acceptance floors are
 lower bounds: they count only where the prediction lies below them. What a harness adds to each call (a launch between
 two events, a host that cannot issue faster) stands in the rows and is part of the prediction."""
 
@@ -49,6 +51,8 @@ def micro_markdown(report: MicroReport) -> str:
         _errors(report),
         "",
         _without_harness(report),
+        "",
+        _known_by_links(report),
         "",
     ]
     for name, (title, _) in plots(report, Machines()).items():
@@ -103,6 +107,17 @@ def _without_harness(report: MicroReport) -> str:
     return (
         f"With nothing assumed about the harness (`overhead_us`, `issue_us`) the GEMM error is {gemm.mean_absolute:.0%}: "
         "those figures were read off the smallest shape of each source, less the time a model gives its kernel."
+    )
+
+
+def _known_by_links(report: MicroReport) -> str:
+    """What is left when floor, half-bandwidth size and plateau of a node are other nodes' too."""
+    curves = MicroStatistic.of(known_by_links([row.row for row in report.measured]))
+    if curves is None:
+        return ""
+    return (
+        "With nothing known of a node but its data-sheet link rate (floor, half-bandwidth size and plateau from the other "
+        f"nodes of its kind) the error of all-reduce inside it is {curves.mean_absolute:.0%} ({curves.rows} rows)."
     )
 
 

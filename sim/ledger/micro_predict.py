@@ -84,6 +84,8 @@ def _attention_s(attention: Attention, machines: Machines) -> float:
         attention.sequence,
         backward=attention.direction == "backward",
         fused=True,
+        causal=attention.mask == "causal",
+        head_dim=attention.head_dim,
     )
 
 

@@ -24,7 +24,7 @@ class MissingPlotly(ValueError):
 
 
 def write_plot(content: Mapping[str, Any], path: Path, version: str) -> None:
-    """A page of a few kilobytes that loads plotly.js from its network. Raises ``MissingPlotly``, ``OSError``."""
+    """A page that needs no network: plotly.js, about 5 MB, lies within. Raises ``MissingPlotly``, ``OSError``."""
     try:
         import plotly.graph_objects as go
     except ModuleNotFoundError:
@@ -56,7 +56,7 @@ def write_plot(content: Mapping[str, Any], path: Path, version: str) -> None:
         annotations=[_footer(content, version)],
         margin={"b": 100},
     )
-    path.write_text(figure.to_html(include_plotlyjs="cdn", full_html=True), encoding="utf-8")
+    path.write_text(figure.to_html(include_plotlyjs=True, full_html=True), encoding="utf-8")
 
 
 def _footer(content: Mapping[str, Any], version: str) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def fsdp_stands_alone(scenario: Scenario) -> Iterator[Finding]:
 
 def fsdp_switches_have_fsdp(scenario: Scenario) -> Iterator[Finding]:
     p = scenario.parallelism
-    for switch in ("reshard", "prefetch"):
+    for switch in ("reshard", "prefetch", "gather_dtype"):
         if given(p, switch) and p.data_sharding != "fsdp":
             yield finding(
                 f"has no effect with data_sharding: {p.data_sharding}: remove it, or choose fsdp",

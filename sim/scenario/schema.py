@@ -105,10 +105,10 @@ class FabricSpec(Section):
     group_switches: Annotated[int, Whole(1, 10_000)] | None = Field(
         default=None, description="dragonfly: switches of a group; default: the balanced split"
     )
-    routing: Literal["adaptive", "spray", "ecmp"] = Field(
-        default="adaptive",
-        description="adaptive: each flow takes the least loaded path; spray: packets over all equal paths; "
-        "ecmp: a hash picks one path, and flows collide (sampled with seed)",
+    routing: Literal["spray", "adaptive", "ecmp"] = Field(
+        default="spray",
+        description="spray: packets over all equal paths (also what per-packet adaptive networks do); adaptive: "
+        "each flow takes the least loaded path; ecmp: a hash picks one path, and flows collide (seed moves it)",
     )
     queue_pairs: Annotated[int, Whole(1, 64)] = Field(
         default=1, description="ecmp: queue pairs of a flow, hashed apart"
@@ -310,6 +310,9 @@ class ParallelismSpec(Section):
     )
     prefetch: Annotated[int, Whole(0, 1024)] = Field(
         default=1, description="fsdp: layers gathered ahead of use"
+    )
+    gather_dtype: Literal["bf16", "fp8"] = Field(
+        default="bf16", description="fsdp: format in which parameters travel when they are gathered"
     )
     overlap: OverlapSpec = Field(default=OverlapSpec(), description="Communication beside compute, by kind")
 

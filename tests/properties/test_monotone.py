@@ -33,7 +33,7 @@ def kernels(draw: st.DrawFn) -> Op:
             st.builds(Gemm, sizes, sizes, sizes, st.just("bf16")),
             st.builds(
                 Attention, st.integers(1, 8), st.integers(1, 64), st.just(1), st.integers(1, 32_768),
-                st.just(128), st.booleans(), st.just(backward), st.just(fused),
+                st.sampled_from((64, 96, 128, 256)), st.booleans(), st.just(backward), st.just(fused),
             ),
             st.builds(Stream, st.floats(1.0, 1e11), st.booleans()),
             st.builds(CrossEntropy, st.floats(1.0, 1e10)),
@@ -44,7 +44,7 @@ def kernels(draw: st.DrawFn) -> Op:
 
 
 def _has_kernel(machine: Cluster, kernel: Op) -> bool:
-    return not (isinstance(kernel, Attention) and kernel.fused) or bool(machine.stack.attention_rates)
+    return not (isinstance(kernel, Attention) and kernel.fused) or bool(machine.stack.attention_share)
 
 
 @settings(deadline=None, max_examples=200)

@@ -83,7 +83,9 @@ def test_streams_and_copies(tmp_path: Path) -> None:
     assert figure(found, "stream_efficiency") == pytest.approx(
         middle / catalog.gpu("mi300x").hbm_bandwidth_Bps
     )
-    assert figure(found, "scale_up_efficiency") == pytest.approx(46.55 / 45)
+    assert figure(found, "scale_up_efficiency") == pytest.approx(
+        46.55e9 / catalog.node(NODE).scale_up.usable_bandwidth_Bps
+    )
 
 
 def test_one_outlier_does_not_move_a_figure(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_the_file_is_a_stack_with_sources_that_a_scenario_can_name(tmp_path: Pat
     )
     cited = loaded.figures["scale_up_efficiency"]
     assert (cited.source, cited.confidence) == ("rccl-tests log: my rccl: log.txt", "derived")
-    assert "1 in primus-2026-mi300x" in cited.note
+    assert f"{BASE.scale_up_efficiency:g} in {BASE.name}" in cited.note
     assert loaded.figures["kernel_gap"] == BASE.figures["kernel_gap"]
     assert sim.loads(SMALL, overrides=(f"cluster.stack={path}",)).cluster.stack == str(path)
 
@@ -245,7 +247,7 @@ def test_names_and_dates() -> None:
 def test_the_node_follows_from_the_devices_of_the_log() -> None:
     found = calibrate_stack("mine", [DATA / "rccl_mi300x_1_node.txt"])
     assert (found.gpu, found.base) == ("mi300x", catalog.newest_stack("mi300x").name)
-    assert figure(found, "scale_up_efficiency") == pytest.approx(1.0, abs=0.05)
+    assert figure(found, "scale_up_efficiency") == pytest.approx(1.0, abs=0.1)
 
 
 def test_solve_brings_the_median_to_zero() -> None:

@@ -252,11 +252,9 @@ def _stack(**changes: object) -> dict[str, Any]:
         "gpus": ["mi300x"],
         "tuned": True,
         "sources": {"lab": {"title": "Lab notes", "date": "2025-11-12"}},
-        "attention_rates": [
-            {"direction": "forward", "sequence_length": _figure("8192"), "flops": _figure("500 TFLOP/s")}
-        ],
+        "attention_share": {"forward": _figure("0.8"), "backward": _figure("0.7")},
     }
-    plain = {"name", "title", "date", "gpus", "inherits", "tuned", "attention_rates", "figures"}
+    plain = {"name", "title", "date", "gpus", "inherits", "tuned", "attention_share", "figures"}
     for field in fields(StackProfile):
         if field.name not in plain:
             content[field.name.removesuffix("_s")] = _value(field.name, str(field.type))
@@ -274,9 +272,9 @@ def test_a_stack_reads_times_bytes_and_tables(own_catalog: Path) -> None:
     assert stack.optimizer_bytes_per_parameter == 30
     assert stack.gemm_efficiency == {"bf16": 2.0}
     assert stack.blocking_p2p is True
-    assert stack.attention_rates[0].flops == 500e12
+    assert stack.attention_share == {"forward": 0.8, "backward": 0.7}
     assert stack.figures["kernel_gap"].source == "Lab notes (2025-11-12)"
-    assert stack.figures["attention_rates[0].flops"].value == 500e12
+    assert stack.figures["attention_share.forward"].value == 0.8
 
 
 def test_a_stack_inherits_what_it_leaves_out(own_catalog: Path) -> None:
@@ -302,7 +300,7 @@ def test_a_stack_inherits_what_it_leaves_out(own_catalog: Path) -> None:
         ({"date": "yesterday"}, "date: 'yesterday' is not a date"),
         ({"gpus": "mi300x"}, "gpus: 'mi300x' is not a list"),
         ({"tuned": "yes"}, "tuned: 'yes' is neither"),
-        ({"attention_rates": 3}, "attention_rates: a list"),
+        ({"attention_share": 3}, "attention_share: "),
         ({"sources": {"lab": "notes"}}, "sources.lab: a source is"),
         ({"name": "other"}, "name: 'other' is not the name of the file"),
     ],

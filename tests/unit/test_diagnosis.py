@@ -16,6 +16,10 @@ MIB, GIB = 2**20, 2**30
 MI300X, MI350X, H100 = "mi300x-8x400g", "mi350x-8x400g", "h100-8x400g"
 
 
+_MACHINE = collective_machine(MI300X, 1, None, None)
+LINK_BPS = _MACHINE.node.scale_up.usable_bandwidth_Bps * _MACHINE.stack.scale_up_efficiency
+
+
 class Bench:
     """Writes a log of the predicted machine with a fault in it, and compares it."""
 
@@ -68,9 +72,9 @@ def test_a_log_as_predicted_is_normal(bench: Bench, node: str, nodes: int, kind:
 
 @pytest.mark.parametrize("links", [1, 2, 3, 4, 5])
 def test_a_plateau_of_k_links(bench: Bench, links: int) -> None:
-    found = bench(capped("all_reduce", 8, links * 45e9))
+    found = bench(capped("all_reduce", 8, links * LINK_BPS))
     assert first(found) == ("few-links", "likely")
-    assert f"{links} of 7 links of 45 GB/s" in found.causes[0].finding
+    assert f"as much as {links} of 7 links of 4" in found.causes[0].finding
     assert verdict(found, GIB) == "low"
     assert verdict(found, 1024) == "normal"
 
@@ -85,8 +89,8 @@ def test_a_plateau_of_k_nics(bench: Bench, nics: int, words: str) -> None:
 
 
 def test_one_slow_link(bench: Bench) -> None:
-    """Seven times the slowest link: 33 of 45 GB/s is no whole number of links."""
-    found = bench(capped("all_reduce", 8, 7 * 28e9))
+    """Seven times a link that reaches 4.5 sevenths of the others: no whole number of links."""
+    found = bench(capped("all_reduce", 8, 4.5 * LINK_BPS))
     assert ("slow-link", "likely") in [(cause.key, cause.confidence) for cause in found.causes]
     assert "few-links" not in [cause.key for cause in found.causes]
 
@@ -124,7 +128,8 @@ def test_a_single_process_by_its_floor_and_by_its_devices(bench: Bench) -> None:
 
 
 def test_the_low_latency_protocol_at_large_sizes(bench: Bench) -> None:
-    half = capped("all_reduce", 8, 0.48 * 362e9)
+    size, seconds = predicted_rows("all_reduce", H100)[-1]
+    half = capped("all_reduce", 8, 0.48 * 1.75 * size / seconds)
     guessed = bench(half, node=H100)
     assert ("low-latency-protocol", "possible") in [(c.key, c.confidence) for c in guessed.causes]
     forced = bench(half, node=H100, head=("# NCCL_PROTO=LL mpirun -np 8 all_reduce_perf",))

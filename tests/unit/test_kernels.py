@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from fakes.machines import cluster, with_gpu, with_stack
 
-from hwmodels.kernels import K_OVERHEAD, KernelModel, tile_utilisation
-from hwmodels.stack import AttentionRate
+from hwmodels.kernels import ATTENTION_RAMP, K_OVERHEAD, KernelModel, tile_utilisation
+from sim.ops import Attention
+from sim.pricing import op_seconds
 
 MODEL = cluster().kernels
 GPU, STACK = MODEL.gpu, MODEL.stack
@@ -80,31 +81,74 @@ def test_a_power_cap_slows_compute_and_leaves_hbm() -> None:
     assert capped.stream_s(1e9, fusible=False) == MODEL.stream_s(1e9, fusible=False)
 
 
-RATES = (
-    AttentionRate("forward", 1024, 100e12),
-    AttentionRate("forward", 16384, 500e12),
-    AttentionRate("backward", 4096, 300e12),
+# An MI300X (best bf16 rate 708 TFLOP/s) with shares and ramps that divide well: forward 1/(1 + 1000/s), further
+# 1/(1 + 3000/s) when causal; backward 500 and 1500. Its exponential unit keeps up with 2048/64 = 32 multiply-adds.
+RAMP = {"forward": (1000.0, 3000.0), "backward": (500.0, 1500.0)}
+SHAPED = replace(
+    with_stack(cluster(), attention_share={"forward": 0.8, "backward": 0.6}).kernels, attention_ramp=RAMP
 )
-MEASURED = with_stack(cluster(), attention_rates=RATES).kernels
 
 
 @pytest.mark.parametrize(
-    ("length", "expected"),
+    ("length", "backward", "causal", "expected"),
     [
-        (1024, 100e12),
-        (4096, 300e12),  # half way in log(length)
-        (2048, 200e12),
-        (16384, 500e12),
-        (128, 100e12),  # flat outside the table
-        (131072, 500e12),
+        (1000, False, False, 0.8 / 2.0),
+        (1000, False, True, 0.8 / 2.0 / 4.0),
+        (3000, False, True, 0.8 / (4 / 3) / 2.0),
+        (500, True, False, 0.6 / 2.0),
+        (1500, True, True, 0.6 / (4 / 3) / 2.0),
+        (10**9, False, True, 0.8),  # no ramp left
+        (1, False, True, 0.8 / 1001.0 / 3001.0),  # tiles all but empty
     ],
 )
-def test_attention_rates_are_interpolated_in_log_length(length: int, expected: float) -> None:
-    assert MEASURED.attention_rate_flops(length, backward=False) == pytest.approx(expected, rel=1e-12)
-    assert MEASURED.attention_rate_flops(length, backward=True) == 300e12
-    assert MEASURED.attention_s(1e15, 0.0, length, backward=False, fused=True) == pytest.approx(
-        1e15 / expected
+def test_attention_by_hand(length: int, backward: bool, causal: bool, expected: float) -> None:
+    rate = SHAPED.attention_rate_flops(length, 128, backward=backward, causal=causal)
+    assert rate == pytest.approx(expected * 708e12, rel=1e-5)
+    seconds = SHAPED.attention_s(1e15, 0.0, length, backward=backward, fused=True, causal=causal)
+    assert seconds == pytest.approx(1e15 / rate, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("node", "stack", "keeps_up"),
+    [
+        ("mi300x-8x400g", "primus-2026-mi300x", 32),  # 2048 FLOP per clock and compute unit in bf16
+        ("mi355x-8x400g", "primus-2026-mi355x", 64),  # 4096
+        ("h100-8x400g", "nemo-2024-h100", 64),  # 4096 per multiprocessor
+    ],
+)
+def test_narrow_heads_wait_for_exponentials(node: str, stack: str, keeps_up: int) -> None:
+    """One exponential per score beside head_dim multiply-adds: (1 + d0/128) / (1 + d0/64) of the rate at 128."""
+    kernels = cluster(node, stack).kernels
+    wide, narrow = (kernels.attention_rate_flops(8192, d, backward=False) for d in (128, 64))
+    assert narrow / wide == pytest.approx((1 + keeps_up / 128) / (1 + keeps_up / 64), rel=0.01)
+    assert kernels.attention_rate_flops(8192, backward=False) == wide  # 128 unless told
+
+
+def test_the_ramps_are_those_of_the_page() -> None:
+    """docs/models.md states them; the micro-ledger holds them to a refit."""
+    assert dict(ATTENTION_RAMP) == {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
+    assert MODEL.attention_ramp == ATTENTION_RAMP
+    share = STACK.attention_share["forward"]
+    expected = 708e12 * share / (1 + 317 / 2048) / (1 + 453 / 2048)
+    assert MODEL.attention_rate_flops(2048, backward=False) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_mask_halves_the_work_and_saves_less_than_half_the_time(backward: bool) -> None:
+    whole, half = (
+        op_seconds(Attention(2, 32, 32, 2048, 128, causal, backward, fused=True), cluster())
+        for causal in (False, True)
     )
+    assert whole / 2 < half < whole
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+def test_grouped_heads_share_keys_not_work(backward: bool, fused: bool) -> None:
+    """Scores and products are per query head."""
+    grouped, full = (Attention(2, 32, kv, 4096, 128, True, backward, fused) for kv in (4, 32))
+    assert grouped.flops == full.flops
+    assert op_seconds(grouped, cluster()) == op_seconds(full, cluster())
 
 
 @pytest.mark.parametrize(("backward", "passes"), [(False, 5.0), (True, 8.0)])
@@ -116,10 +160,14 @@ def test_unfused_attention_adds_passes_over_the_scores(backward: bool, passes: f
     assert MODEL.attention_s(flops, scores, 2048, backward=backward, fused=False) == pytest.approx(expected)
 
 
-def test_a_stack_without_fused_rates_says_what_to_do() -> None:
-    bare = with_stack(cluster(), attention_rates=()).kernels
-    with pytest.raises(ValueError, match="no fused attention forward rate; use attention: unfused"):
-        bare.attention_rate_flops(4096, backward=False)
+@pytest.mark.parametrize(("share", "backward"), [({}, False), ({"forward": 0.8}, True)])
+def test_a_stack_without_a_fused_kernel_says_what_to_do(share: dict[str, float], backward: bool) -> None:
+    bare = with_stack(cluster(), attention_share=share).kernels
+    direction = "backward" if backward else "forward"
+    with pytest.raises(
+        ValueError, match=f"no fused attention {direction} figure; use attention: unfused"
+    ):
+        bare.attention_rate_flops(4096, backward=backward)
 
 
 def test_streaming_kernels_move_their_bytes_at_the_achieved_bandwidth() -> None:

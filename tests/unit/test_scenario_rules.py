@@ -265,7 +265,7 @@ def stacks_without(what: str) -> list[tuple[str, str]]:
     for name in catalog.names("node"):
         gpu = catalog.node(name).gpu
         for stack in (catalog.stack(s) for s in catalog.names("stack")):
-            thin = not stack.attention_rates if what == "attention" else "bf16" not in stack.gemm_efficiency
+            thin = not stack.attention_share if what == "attention" else "bf16" not in stack.gemm_efficiency
             if gpu.name in stack.gpus and thin and "bf16" in gpu.achievable_flops:
                 found.append((name, stack.name))
     return found
@@ -286,7 +286,7 @@ def _format(stack: str) -> str:
 def test_a_stack_without_a_format_lists_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    thin = replace(catalog.newest_stack("mi300x"), gemm_efficiency={"fp16": 0.8}, attention_rates=())
+    thin = replace(catalog.newest_stack("mi300x"), gemm_efficiency={"fp16": 0.8}, attention_share={})
     monkeypatch.setattr(catalog, "newest_stack", lambda gpu: thin)
     with pytest.raises(ScenarioError) as caught:
         loads(DENSE)
