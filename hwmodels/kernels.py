@@ -52,6 +52,13 @@ BYTES = {
 # one, whose tiles on the diagonal are half empty. Fitted, see ``KernelModel.attention_rate_flops``.
 ATTENTION_RAMP: Mapping[str, tuple[float, float]] = {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
 
+# Rate of a fused kernel whose values are narrower than its keys, as in latent attention (192 and 128), relative to
+# one of equal widths (assumed: between values padded to 192 and both padded to 256; docs/models.md).
+UNEVEN_WIDTH_SHARE = 0.75
+
+# Keys beyond a window that a kernel computes for each query: half a tile of 128 on either edge of the band (assumed).
+BAND_TILE = 128
+
 OUTPUT_BYTES = 2.0  # GEMM results leave in 16 bits whatever the operands
 
 
@@ -121,10 +128,12 @@ class KernelModel:
         """
         busy = tuple(m for m in rows if m > 0)
         if not pooled:
-            return sum(self.gemm_s(m, n, k, dtype) + self.stack.kernel_gap_s for m in busy)
+            share = self.stack.grouped_gemm_efficiency
+            return sum(self.gemm_s(m, n, k, dtype) / share + self.stack.kernel_gap_s for m in busy)
         if not busy:
             return 0.0
         rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
+        rate *= self.stack.grouped_gemm_efficiency
         share = grouped_utilisation(busy, n, k, self.gpu.compute_units)
         compute = 2.0 * sum(busy) * n * k / (rate * share)
         traffic = BYTES[dtype] * (sum(busy) * k + len(busy) * k * n) + OUTPUT_BYTES * sum(busy) * n
@@ -141,16 +150,24 @@ class KernelModel:
         causal: bool = True,
         head_dim: int = 128,
         dtype: str = "bf16",
+        value_dim: int | None = None,
+        window: int = 0,
     ) -> float:
         """Fused: FLOPs over the measured rate at this length. Unfused: two GEMMs plus passes over the scores.
 
         ``score_elements`` is batch x heads x s². An unfused kernel writes and reads the score matrix
         in ``dtype`` ``attention_unfused_passes`` times forward and 8/5 of that backward
-        (docs/models.md).
+        (docs/models.md). Values of another width than keys (``value_dim``) cost a fused kernel
+        ``UNEVEN_WIDTH_SHARE`` of its rate; a ``window`` makes it compute the tiles that the band touches.
         """
         if fused:
-            rate = self.attention_rate_flops(sequence_length, head_dim, backward=backward, causal=causal)
-            return flops / rate
+            banded = bool(window) and window < sequence_length
+            rate = self.attention_rate_flops(
+                sequence_length, head_dim, backward=backward, causal=causal and not banded
+            )
+            if value_dim is not None and value_dim != head_dim:
+                rate *= UNEVEN_WIDTH_SHARE
+            return flops * (1.0 + BAND_TILE / window if banded else 1.0) / rate
         passes = self.stack.attention_unfused_passes * (1.6 if backward else 1.0)
         gemm_rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
         return flops / gemm_rate + passes * score_elements * BYTES[dtype] / self.stream_Bps

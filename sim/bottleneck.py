@@ -14,14 +14,28 @@ _LIMITS = {
     "launch": "kernel launches",
     "recompute": "recomputation of activations",
     "tensor_parallel": "tensor-parallel exchange",
+    "context_parallel": "exchange of keys and values along the sequence",
+    "expert_parallel": "exchange of tokens between experts",
     "data_parallel": "gradient and parameter exchange",
     "pipeline": "pipeline sends",
     "bubble": "the pipeline bubble",
     "interference": "communication that slows the compute beside it",
     "optimizer": "the optimizer step",
     "host": "time outside the kernels",
+    "data": "the input pipeline",
 }
-_AVOIDABLE = ("recompute", "tensor_parallel", "data_parallel", "pipeline", "bubble", "interference", "host")
+_AVOIDABLE = (
+    "recompute",
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "pipeline",
+    "bubble",
+    "interference",
+    "host",
+    "data",
+)
 
 
 def bottleneck(breakdown_s: Mapping[str, float], cluster: Cluster, scenario: Scenario) -> str:

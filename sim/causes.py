@@ -31,14 +31,22 @@ CAUSES = (
     Cause(
         "tensor_parallel", "tensor-parallel comm.", "exchange inside a layer that nothing hides", "#8B4317"
     ),
+    Cause(
+        "context_parallel",
+        "context-parallel comm.",
+        "keys, values and heads of other parts of a sequence",
+        "#FEA952",
+    ),
+    Cause("expert_parallel", "expert-parallel comm.", "tokens on their way to experts and back", "#6E3140"),
     Cause("data_parallel", "data-parallel comm.", "gradients and parameters that nothing hides", "#F37E47"),
     Cause("pipeline", "pipeline sends", "activations between stages that nothing hides", "#F0E335"),
     Cause("bubble", "pipeline bubble", "waiting for another stage", "#A7A4B0"),
     Cause("interference", "interference", "compute slowed by communication beside it", "#C25C03"),
     Cause("optimizer", "optimizer", "weight update and gradient accumulation", "#684579"),
     Cause("host", "host and framework", "time outside all kernels", "#A379B7"),
+    Cause("data", "input pipeline", "waiting for samples from storage and host", "#8818F2"),
 )
 
 KEYS = tuple(cause.key for cause in CAUSES)
 BY_KEY = {cause.key: cause for cause in CAUSES}
-COMMUNICATION = ("tensor_parallel", "data_parallel", "pipeline")
+COMMUNICATION = ("tensor_parallel", "context_parallel", "expert_parallel", "data_parallel", "pipeline")

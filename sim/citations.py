@@ -59,6 +59,8 @@ def _stack_figures(cluster: Cluster, workload: Workload, formats: list[str]) -> 
         names += ["attention_share.forward", "attention_share.backward"]
     else:
         names.append("attention_unfused_passes")
+    if workload.architecture.experts is not None:
+        names.append("grouped_gemm_efficiency")
     if cluster.gpus > 1:
         names += ["overlap_slowdown", "scale_up_efficiency"]
     if cluster.gpus > cluster.domain_gpus:

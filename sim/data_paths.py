@@ -25,6 +25,14 @@ def micro_dir() -> Path:
     return _data_dir("validation") / "micro"
 
 
+def residuals_file() -> Path:
+    """The table of how far predictions of published runs were off; it may not exist yet in a checkout.
+
+    Raises ``FileNotFoundError`` when the installation lacks its folder.
+    """
+    return _data_dir("validation") / "residuals.csv"
+
+
 def _data_dir(name: str) -> Path:
     checkout = _PACKAGE.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():

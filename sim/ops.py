@@ -24,8 +24,32 @@ class Gemm:
 
 
 @dataclass(frozen=True)
+class GroupedGemm:
+    """``groups`` GEMMs of the same m, n, k: one per expert of a rank, tokens spread evenly over them.
+
+    ``pooled``: one kernel whose tiles share the compute units; otherwise one launch after the other.
+    """
+
+    groups: int
+    m: int
+    n: int
+    k: int
+    dtype: str
+    pooled: bool = True
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.groups * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
 class Attention:
-    """Softmax(QKᵀ)V over ``batch`` sequences; ``heads`` are those of this rank."""
+    """Softmax(QKᵀ)V over ``batch`` sequences; ``heads`` are those of this rank.
+
+    ``query_share``: the part of all (query, key) pairs that this rank computes. ``value_dim``: width of
+    values where it is not that of queries and keys. ``window``: a causal mask that leaves only that many
+    positions before each one; 0 leaves all.
+    """
 
     batch: int
     heads: int
@@ -36,18 +60,40 @@ class Attention:
     backward: bool
     fused: bool
     dtype: str = "bf16"
+    query_share: float = 1.0
+    value_dim: int = 0
+    window: int = 0
 
     @property
     def flops(self) -> float:
-        """Forward 4·s²·h·d per sequence (half when causal *and* fused), backward 2.5 times that.
+        """Forward 2·s²·h·(d_k + d_v) per sequence (what the mask leaves when fused), backward 2.5 times that.
+
 
         An unfused kernel computes the masked half too (docs/models.md) and, keeping the
         probabilities, needs only 2 times the forward in its backward.
         """
         full = 4.0 * self.batch * self.heads * self.head_dim * float(self.sequence_length) ** 2
+        full *= self.query_share
+        if self.value_dim and self.value_dim != self.head_dim:
+            full *= (self.head_dim + self.value_dim) / (2.0 * self.head_dim)
         if not self.fused:
             return full * (2.0 if self.backward else 1.0)
-        return full * (0.5 if self.causal else 1.0) * (2.5 if self.backward else 1.0)
+        return full * self.visible * (2.5 if self.backward else 1.0)
+
+    @property
+    def visible(self) -> float:
+        """Part of all pairs of positions that the mask leaves."""
+        return visible_share(self.sequence_length, self.window) if self.causal else 1.0
+
+
+def visible_share(sequence_length: int, window: int = 0) -> float:
+    """Part of all pairs of positions that a causal mask with ``window`` (0: none) leaves.
+
+    Position i sees min(i, w) ones: w·(1 − w/2s) on average, s/2 without a window.
+    """
+    if not window or window >= sequence_length:
+        return 0.5
+    return window / sequence_length * (1.0 - window / (2.0 * sequence_length))
 
 
 @dataclass(frozen=True)
@@ -123,6 +169,32 @@ class Host:
 
 
 @dataclass(frozen=True)
+class LoadBatch:
+    """One rank's samples of one step, from storage into HBM. Rates are the user's: no catalog knows them.
+
+    Loader workers prepare ``samples`` at ``samples_per_s`` together (infinite: not a limit). The host path
+    carries ``host_bytes`` (those of all ranks that load on this host) at ``host_Bps``. In the
+    ``background`` preparing and copying are two stages of a pipeline and the slower one decides; a
+    training process that loads by itself does one after the other.
+    """
+
+    samples: float
+    samples_per_s: float
+    host_bytes: float
+    host_Bps: float
+    background: bool = True
+
+    @property
+    def seconds(self) -> float:
+        prepare_s, copy_s = self.samples / self.samples_per_s, self.host_bytes / self.host_Bps
+        return max(prepare_s, copy_s) if self.background else prepare_s + copy_s
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
 class Group:
     """The ranks of one communicator, seen from one member.
 
@@ -130,7 +202,7 @@ class Group:
     ``per_domain`` in each; neighbours lie ``stride`` ranks apart.
     """
 
-    axis: str  # "tp" | "dp" | "pp"
+    axis: str  # "tp" | "cp" | "dp" | "pp"
     size: int
     per_domain: int
     stride: int = 1
@@ -144,7 +216,7 @@ class Collective:
     the matrix products around it.
     """
 
-    kind: str  # "all_reduce" | "all_gather" | "reduce_scatter" | "send"
+    kind: str  # "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "send"
     bytes: float
     group: Group
     overlapped: bool = False
@@ -164,4 +236,54 @@ class Collective:
         return self.bytes * share * (2.0 if self.kind == "all_reduce" else 1.0)
 
 
-Op = Gemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches | Host | Collective
+@dataclass(frozen=True)
+class Shift:
+    """Passing ``bytes`` to the next rank of a ring while ``beside`` runs: what of it shows.
+
+    ``group`` is the rank and the next one; ``per_domain`` is 1 when any hop of the ring leaves the domain.
+    """
+
+    bytes: float
+    group: Group
+    beside: Attention
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    @property
+    def wire_bytes(self) -> float:
+        return self.bytes
+
+
+@dataclass(frozen=True)
+class TokenExchange:
+    """Sending tokens to the ranks of ``group`` that hold their experts, or results back.
+
+    ``token_bytes`` are those of all tokens of one rank. Each goes to ``copies`` places on average;
+    ``domain_copies`` 0 is a plain all-to-all, otherwise a token crosses the network once per domain that it
+    goes to. ``beside``: what hides it: nothing, the ``experts``' matrix products, or all ``compute``.
+    ``share``: part of the bandwidth that its kernel reaches.
+    """
+
+    token_bytes: float
+    copies: float
+    domain_copies: float
+    group: Group
+    beside: str = ""
+    share: float = 1.0
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes this rank sends over scale-up links, or over the network where that is all there is."""
+        return self.token_bytes * self.copies * (self.group.size - 1) / self.group.size
+
+
+Kernel = Gemm | GroupedGemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches
+"""What the compute units run, or the gaps between."""
+
+Op = Kernel | LoadBatch | Host | Collective | Shift | TokenExchange

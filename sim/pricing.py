@@ -6,17 +6,24 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from hwmodels.cluster import Cluster
+from hwmodels.expert_exchange import token_exchange_s
+from hwmodels.kernels import KernelModel
 from sim.ops import (
     AccumulateGradients,
     Attention,
     Collective,
     CrossEntropy,
     Gemm,
+    GroupedGemm,
     Host,
+    Kernel,
     Launches,
+    LoadBatch,
     Op,
     Optimizer,
+    Shift,
     Stream,
+    TokenExchange,
 )
 from sim.program import COMPUTE, Program, Task, Work
 
@@ -63,22 +70,34 @@ class _Pricer:
         seconds: dict[str, float] = defaultdict(float)
         flops: dict[str, float] = defaultdict(float)
         sent: dict[str, float] = defaultdict(float)
-        beside = 0.0
+        beside = routed = fused = experts = 0.0
         for work in works:
             spent = work.count * self.op(work.op)
             if isinstance(work.op, Collective) and work.op.overlapped:
                 beside += spent
                 seconds[work.cause] += 0.0  # a part that carries its bytes
+            elif isinstance(work.op, TokenExchange) and work.op.beside:
+                fused += spent if work.op.beside == "experts" else 0.0
+                routed += spent if work.op.beside == "compute" else 0.0
+                seconds[work.cause] += 0.0
             else:
                 seconds[work.cause] += spent
             flops[work.cause] += work.count * work.op.flops
-            if isinstance(work.op, Collective):
+            if isinstance(work.op, GroupedGemm):
+                experts += spent
+            if isinstance(work.op, Collective | Shift | TokenExchange):
                 sent[work.cause] += work.count * work.op.wire_bytes
-        if beside:
+        if fused:  # a kernel that computes on what has arrived: the slower of the two counts
+            seconds["expert_parallel"] += max(0.0, fused - experts)
+        if beside or routed:
             slowdown, alone = self._cluster.stack.overlap_slowdown, sum(seconds.values())
-            stretched = alone * _stretch(beside, alone, slowdown)
+            together = beside + routed
+            stretched = alone * _stretch(together, alone, slowdown)
             seconds["interference"] += stretched - alone
-            seconds["tensor_parallel"] += max(0.0, beside - stretched)
+            left = max(0.0, together - stretched)
+            seconds["tensor_parallel"] += left * (beside / together)
+            if routed:
+                seconds["expert_parallel"] += left * (routed / together)
         parts = tuple(Part(c, s, flops[c], sent[c]) for c, s in seconds.items())
         return Price(sum(p.seconds for p in parts), parts)
 
@@ -91,12 +110,33 @@ class _Pricer:
 
 def op_seconds(op: Op, cluster: Cluster) -> float:
     """Seconds of one op on one rank of ``cluster``, uncontended."""
-    kernels = cluster.kernels
+    match op:
+        case TokenExchange(size, copies, domain_copies, group):
+            alone = token_exchange_s(
+                cluster.collectives, size, copies, domain_copies, group.size, group.per_domain, group.stride
+            )
+            return alone / op.share
+        case Shift():
+            return _showing_s(op, cluster)
+        case LoadBatch():
+            return op.seconds
+        case Host():
+            return cluster.stack.fixed_step_s
+        case Collective(kind, size, group, _, algorithm):
+            return cluster.collectives.seconds(
+                kind, size, group.size, group.per_domain, algorithm, group.stride
+            )
+    return _kernel_s(op, cluster.kernels)
+
+
+def _kernel_s(op: Kernel, kernels: KernelModel) -> float:
     match op:
         case Gemm(m, n, k, dtype):
             return kernels.gemm_s(m, n, k, dtype)
+        case GroupedGemm(groups, m, n, k, dtype, pooled):
+            return kernels.grouped_gemm_s((m,) * groups, n, k, dtype, pooled=pooled)
         case Attention():
-            scores = op.batch * op.heads * float(op.sequence_length) ** 2
+            scores = op.batch * op.heads * float(op.sequence_length) ** 2 * op.query_share
             return kernels.attention_s(
                 op.flops,
                 scores,
@@ -106,6 +146,8 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
                 causal=op.causal,
                 head_dim=op.head_dim,
                 dtype=op.dtype,
+                value_dim=op.value_dim or op.head_dim,
+                window=op.window,
             )
         case Stream(moved, fusible):
             return kernels.stream_s(moved, fusible=fusible)
@@ -117,12 +159,17 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
             return kernels.accumulate_s(parameters)
         case Launches(count):
             return kernels.launch_s(count)
-        case Host():
-            return cluster.stack.fixed_step_s
-        case Collective(kind, size, group, _, algorithm):
-            return cluster.collectives.seconds(
-                kind, size, group.size, group.per_domain, algorithm, group.stride
-            )
+
+
+def _showing_s(shift: Shift, cluster: Cluster) -> float:
+    """What a transfer adds to the attention beside it: slower compute, or what does not fit."""
+    group = shift.group
+    moving = cluster.collectives.seconds(
+        "send", shift.bytes, group.size, group.per_domain, stride=group.stride
+    )
+    alone = op_seconds(shift.beside, cluster)
+    stretched = alone * _stretch(moving, alone, cluster.stack.overlap_slowdown)
+    return max(stretched, moving) - alone
 
 
 def _stretched(program: Program, base: list[Price], slowdown: float) -> list[Price]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sim.ops import Op
 
-COMPUTE, COLLECTIVE, SEND = "compute", "collective", "send"  # streams of a role
+COMPUTE, COLLECTIVE, SEND, INPUT = "compute", "collective", "send", "input"  # streams of a role
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Task:
     waits: tuple[int, ...] = ()
     window: str | None = None
     wait_cause: str = "bubble"
+    peer: int | None = None  # role that a send goes to
 
 
 @dataclass(frozen=True)

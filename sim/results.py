@@ -89,11 +89,34 @@ class StageMemory:
 
 
 @dataclass(frozen=True)
+class PredictionRange:
+    """Where nine of ten measured step times should lie, judged by published runs, in seconds.
+
+    ``kind`` says how much is known of such a case, ``basis`` what the range comes from, ``outside`` what about the
+    case no published run has: there the range itself is a guess.
+    """
+
+    low_s: float
+    high_s: float
+    kind: str  # same stack | new scale | new model | new plan | new precision | new stack | new GPU | untuned stack
+    basis: str
+    outside: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "step_time_s": [self.low_s, self.high_s],
+            "kind": self.kind,
+            "basis": self.basis,
+            "outside": list(self.outside),
+        }
+
+
+@dataclass(frozen=True)
 class StepResult:
     """One training step of one scenario: seconds by cause, memory by stage, and what it all rests on.
 
     Raises ``ValueError`` when ``breakdown_s`` does not sum to ``step_time_s`` (relative 1e-9), holds a
-    negative time, or when there is no stage.
+    negative time, when there is no stage, or when ``range_90`` does not hold ``step_time_s``.
     """
 
     scenario_name: str
@@ -122,6 +145,7 @@ class StepResult:
     sources: tuple[Source, ...] = field(default=(), repr=False)
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    range_90: PredictionRange | None = None  # None where no published run says anything
 
     def __post_init__(self) -> None:
         total = math.fsum(self.breakdown_s.values())
@@ -132,6 +156,13 @@ class StepResult:
                 raise ValueError(f"cause {part!r} has {seconds!r} s")
         if not self.memory:
             raise ValueError("a result needs the memory of at least one stage")
+        if self.range_90 is not None and not self.range_90.low_s <= self.step_time_s <= self.range_90.high_s:
+            raise ValueError(f"the step takes {self.step_time_s!r} s, outside its own range {self.range_90}")
+
+    @property
+    def step_time_range_s(self) -> tuple[float, float] | None:
+        """Low and high of the 90 % range of ``step_time_s``; None where no published run says anything."""
+        return None if self.range_90 is None else (self.range_90.low_s, self.range_90.high_s)
 
     @property
     def worst_memory(self) -> StageMemory:
@@ -155,6 +186,7 @@ class StepResult:
             "sources": [source.to_dict() for source in self.sources],
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
+            "range_90": None if self.range_90 is None else self.range_90.to_dict(),
         }
 
     def to_frame(self) -> pd.DataFrame:

@@ -18,16 +18,20 @@ from sim.bottleneck import bottleneck
 from sim.citations import assumed_figures, cited_sources
 from sim.engine.events import run
 from sim.engine.timeline import Timeline
+from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage
 from sim.parallel.plan import build_program
+from sim.parallel.schedule import placement
 from sim.parallel.strategy import Strategy
 from sim.pricing import Price, price
 from sim.program import Program
-from sim.results import StageMemory, StepResult
+from sim.range import Case, prediction_range
+from sim.results import PredictionRange, StageMemory, StepResult
 from sim.scenario import Scenario, machine, scenario_hash
 from sim.transfers import flows
 from sim.workload.architecture import Architecture
+from sim.workload.routing import Routing
 from sim.workload.workload import LOW_PRECISION, Lora, Workload
 
 
@@ -72,24 +76,46 @@ class Step:
             lora=None if lora is None else Lora(lora.rank, lora.targets),
             loss_kernel=training.cross_entropy or "default",
             dropout=training.dropout,
+            routing=self._routing,
+        )
+
+    @property
+    def _routing(self) -> Routing:
+        asked = self.scenario.training.moe
+        return Routing(
+            balance_factor=asked.balance_factor,
+            grouped_gemm=asked.grouped_gemm,
+            dispatch=asked.dispatch,
+            capacity_factor=asked.capacity_factor,
+            group_limited=asked.group_limited,
+            one_hot=asked.one_hot,
+            static_buffer=asked.static_buffer,
+            dispatch_units=asked.dispatch_units,
         )
 
     @cached_property
     def layout(self) -> Layout:
         asked, training = self.scenario.parallelism, self.scenario.training
-        stages = stage_layers(self.architecture.layers, asked.pp, asked.layout)
+        place = placement(asked.schedule, asked.pp, asked.virtual_stages)
+        parts = part_layers(self.architecture.layers, place.parts, asked.layout)
+        recomputed = self._recomputed(parts)
         return Layout(
             tp=asked.tp,
             cp=asked.cp,
             pp=asked.pp,
             dp=self.scenario.dp,
-            stage_layers=stages,
+            stage_layers=place.by_stage(parts),
             micro_batch=training.micro_batch,
             microbatches=self.scenario.microbatches,
             sequence_parallel=asked.sequence_parallel and asked.tp > 1,
             data_sharding=asked.data_sharding,
             schedule=asked.schedule,
-            recompute=self._recompute(stages),
+            recompute=self._recompute(place.by_stage(recomputed)),
+            part_layers=parts,
+            part_recomputed=recomputed,
+            cp_method=asked.cp_method,
+            ep=asked.ep,
+            hsdp_replicas=asked.hsdp_replicas,
         )
 
     @cached_property
@@ -102,11 +128,33 @@ class Step:
         return Strategy(
             overlap_dp=asked.overlap.dp,
             overlap_tp=asked.overlap.tp,
+            overlap_ep=asked.overlap.ep,
             overlap_pp=asked.overlap.pp,
             gradient_bytes=4.0 if wide or training.gradient_dtype == "fp32" else 2.0,
             parameter_bytes=4.0 if wide else kept,
             prefetch=asked.prefetch,
             reshard=asked.reshard,
+            feed=self._feed,
+        )
+
+    @property
+    def _feed(self) -> Feed | None:
+        """How samples arrive; None where the scenario says nothing of it."""
+        asked, layout = self.scenario.training.input, self.layout
+        if asked is None:
+            return None
+        host = min(self.cluster.node.gpus, layout.gpus)
+        return Feed(
+            sample_bytes=asked.sample_bytes or 0.0,
+            host_Bps=asked.host_bandwidth_Bps,
+            samples_per_s=asked.samples_per_s,
+            workers=asked.workers,
+            loaders_per_host=loaders_per_host(
+                host,
+                tp=layout.tp,
+                stage_ranks=layout.gpus // layout.pp,
+                whole_pipeline=layout.pp > 1 and layout.gpus <= host,
+            ),
         )
 
     @cached_property
@@ -145,6 +193,8 @@ class Step:
             lora_targets=() if training.lora is None else training.lora.targets,
             reshard=asked.reshard,
             prefetch=asked.prefetch,
+            context_exchange=asked.cp_method,
+            routing=self._routing,
         )
         return tuple(
             StageMemory(
@@ -160,6 +210,16 @@ class Step:
             )
             for m in memory_by_stage(self.architecture, self.layout, request, facts)
         )
+
+    @cached_property
+    def case(self) -> Case:
+        """What decides how much published runs say about this one."""
+        node = machine.catalog_node(self.scenario)
+        return Case.of(self.scenario, node.gpu.name, self.cluster.stack, self.architecture)
+
+    @cached_property
+    def range_90(self) -> PredictionRange | None:
+        return prediction_range(self.case, self.timeline.makespan_s)
 
     @cached_property
     def result(self) -> StepResult:
@@ -199,25 +259,34 @@ class Step:
             sources=cited_sources(cluster, self.workload),
             assumed=assumed_figures(cluster, self.workload),
             warnings=self._warnings(),
+            range_90=self.range_90,
         )
 
-    def _recompute(self, stages: tuple[int, ...]) -> Recompute:
+    def _recomputed(self, parts: tuple[int, ...]) -> tuple[int, ...]:
+        """Recomputed layers of each part of the model."""
         asked = self.scenario.training.recompute
         if asked.kind == "none":
-            return Recompute("none", tuple(0 for _ in stages))
-        layers = tuple(n if asked.layers is None else min(n, asked.layers) for n in stages)
-        return Recompute(asked.kind, layers, self.cluster.stack.recompute_early_stop)
+            return tuple(0 for _ in parts)
+        return tuple(n if asked.layers is None else min(n, asked.layers) for n in parts)
+
+    def _recompute(self, by_stage: tuple[int, ...]) -> Recompute:
+        kind = self.scenario.training.recompute.kind
+        if kind == "none":
+            return Recompute(kind, by_stage)
+        return Recompute(kind, by_stage, self.cluster.stack.recompute_early_stop)
 
     def _layout_in_words(self) -> dict[str, object]:
         layout = self.layout
         return {
             "tp": layout.tp,
             "cp": layout.cp,
+            "ep": layout.ep,
             "pp": layout.pp,
             "dp": layout.dp,
             "micro_batch": layout.micro_batch,
             "microbatches": layout.microbatches,
             "stage_layers": list(layout.stage_layers),
+            "virtual_stages": layout.placement.chunks,
             "sequence_parallel": layout.sequence_parallel,
             "data_sharding": layout.data_sharding,
             "schedule": layout.schedule,
@@ -235,15 +304,20 @@ class Step:
             found.append(
                 f"MFU counts all FLOPs over the {self.scenario.training.precision} peak, bf16 ones too"
             )
+        if self.range_90 is not None and self.range_90.outside:
+            found.append(
+                "outside the validated range, so the 90 % range is a guess: " + "; ".join(self.range_90.outside)
+            )
         return tuple(found)
 
 
-def stage_layers(layers: int, stages: int, asked: str | tuple[int, ...]) -> tuple[int, ...]:
-    """Layers of each stage. ``auto``: as even as they go, the extra ones on the first stages.
+def part_layers(layers: int, parts: int, asked: str | tuple[int, ...]) -> tuple[int, ...]:
+    """Layers of each stage, or of each virtual one in model order.
 
-    The last stage carries the output projection, so it is the last to get an extra layer.
+    ``auto``: as even as they go, the extra ones first. The last part carries the output projection, so it
+    is the last to get an extra layer.
     """
     if not isinstance(asked, str):
         return asked
-    share, extra = divmod(layers, stages)
-    return tuple(share + (1 if stage < extra else 0) for stage in range(stages))
+    share, extra = divmod(layers, parts)
+    return tuple(share + (1 if part < extra else 0) for part in range(parts))

@@ -26,25 +26,38 @@ def flows(program: Program, prices: Sequence[Price], cluster: Cluster) -> tuple[
 
 
 def _may_meet(program: Program) -> bool:
-    crossing = {(task.role, task.stream) for task in program.tasks if _crossing(task) is not None}
+    crossing = {(task.role, task.stream) for task in program.tasks if _crossing(task)}
     roles = {role for role, _ in crossing}
     return any({(role, COLLECTIVE), (role, SEND)} <= crossing for role in roles)
 
 
-def _crossing(task: Task) -> Collective | None:
-    """The task's one collective, when it leaves the scale-up domain."""
-    if task.stream not in (COLLECTIVE, SEND) or len(task.work) != 1:
-        return None
-    op = task.work[0].op
-    if not isinstance(op, Collective) or op.group.size <= op.group.per_domain:
-        return None
-    return op
+def _crossing(task: Task) -> tuple[Collective, ...]:
+    """Those of the task's collectives that leave the scale-up domain."""
+    if task.stream not in (COLLECTIVE, SEND):
+        return ()
+    ops = (work.op for work in task.work)
+    return tuple(op for op in ops if isinstance(op, Collective) and op.group.size > op.group.per_domain)
 
 
 def _flow(task: Task, price: Price, cluster: Cluster) -> Flow | None:
-    op = _crossing(task)
-    if op is None or price.seconds <= 0.0:
+    ops = _crossing(task)
+    if not ops or price.seconds <= 0.0:
         return None
+    demand: dict[str, float] = {}
+    transfer_s = 0.0
+    for op in ops:
+        left_s = price.seconds - transfer_s
+        own_s, needs = _demand(op, task, left_s, cluster)
+        transfer_s += own_s
+        for link, seconds in needs:
+            demand[link] = demand.get(link, 0.0) + seconds
+    return Flow(price.seconds - transfer_s, transfer_s, tuple(demand.items()))
+
+
+def _demand(
+    op: Collective, task: Task, most_s: float, cluster: Cluster
+) -> tuple[float, list[tuple[str, float]]]:
+    """Seconds on the wire, ``most_s`` at most, and what of them each link needs."""
     model, group = cluster.collectives, op.group
     step = group.stride * group.per_domain
     lone_Bps = cluster.node.nic_bandwidth_per_gpu_Bps
@@ -53,12 +66,11 @@ def _flow(task: Task, price: Price, cluster: Cluster) -> Flow | None:
     else:  # a ring's members in a domain each drive their own NIC
         moved = op.wire_bytes / group.per_domain
         rate = model.bus_Bps(group.size, group.per_domain, group.stride) / group.per_domain
-    transfer_s = min(price.seconds, moved / rate)
+    transfer_s = min(most_s, moved / rate)
     nic_s = min(transfer_s, moved / lone_Bps)
-    forward = task.name.startswith("send forward")
-    target = task.role + (1 if forward else -1) if op.kind == "send" else task.role
+    target = task.role if task.peer is None else task.peer
     demand = [(f"nic out of {task.role}", nic_s), (f"nic into {target}", nic_s)]
     if cluster.network is not None:
         for tier, use in cluster.network.use(step).items():
             demand.append((f"{tier} of {task.role}", min(transfer_s, nic_s * use)))
-    return Flow(price.seconds - transfer_s, transfer_s, tuple(demand))
+    return transfer_s, demand

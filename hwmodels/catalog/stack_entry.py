@@ -7,13 +7,14 @@ a unit (``kernel_gap: {value: "5 us", …}``), fields with ``bytes`` in their na
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from hwmodels.stack import StackProfile
 
 if TYPE_CHECKING:
     from hwmodels.catalog.record import Record
+
 
 def build_stack(record: Record) -> StackProfile:
     """Raises ``CatalogError`` for keys missing after inheritance and for unknown ones."""
@@ -26,7 +27,8 @@ def build_stack(record: Record) -> StackProfile:
         "tuned": record.flag("tuned"),
     }
     for field in fields(StackProfile):
-        if field.name not in values and field.name != "figures":
+        optional = field.default is not MISSING and field.name not in record
+        if field.name not in values and field.name != "figures" and not optional:
             values[field.name] = _read(record, field.name, str(field.type))
     record.facts()
     record.done()

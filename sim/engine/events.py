@@ -34,9 +34,7 @@ def run(
     ended = [environment.event() for _ in program.tasks]
     start = [0.0] * len(program.tasks)
     end = [-1.0] * len(program.tasks)
-    if any(flow is not None for flow in flows) and solver is None:
-        raise ValueError("flows share links: a solver of their rates is due")
-    links = None if solver is None else SharedLinks(environment, solver)
+    links = _links(environment, flows, solver)
 
     def play(ids: tuple[int, ...]) -> Generator[Any, Any, None]:
         for task_id in ids:
@@ -46,7 +44,7 @@ def run(
             start[task_id] = environment.now
             flow = flows[task_id] if flows else None
             if flow is not None and links is not None:
-                yield environment.process(links.carry(task_id, flow))
+                yield from links.carry(task_id, flow)
             elif duration_s[task_id] > 0.0:
                 yield environment.timeout(duration_s[task_id])
             end[task_id] = environment.now
@@ -60,3 +58,13 @@ def run(
     if stuck:
         raise ValueError(f"{len(stuck)} tasks wait for each other, first: {stuck[0]}")
     return Timeline(program, tuple(start), tuple(end))
+
+
+def _links(
+    environment: simpy.Environment, flows: Sequence[Flow | None], solver: Solver | None
+) -> SharedLinks | None:
+    if solver is not None:
+        return SharedLinks(environment, solver)
+    if any(flow is not None for flow in flows):
+        raise ValueError("flows share links: a solver of their rates is due")
+    return None

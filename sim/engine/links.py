@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import simpy
@@ -75,10 +76,10 @@ class SharedLinks:
             transfer.since_s, transfer.speed = now, speed
             self._alarms += 1
             transfer.alarm = self._alarms
-            self._environment.process(self._wake(key, transfer.left_s / speed, self._alarms))
+            alarm = self._environment.timeout(transfer.left_s / speed)
+            alarm.callbacks.append(partial(self._wake, key, self._alarms))
 
-    def _wake(self, key: int, delay_s: float, alarm: int) -> Generator[Any, Any, None]:
-        yield self._environment.timeout(delay_s)
+    def _wake(self, key: int, alarm: int, _: simpy.Event) -> None:
         transfer = self._live.get(key)
         if transfer is None or transfer.alarm != alarm:
             return  # speeds changed meanwhile: a newer alarm is set

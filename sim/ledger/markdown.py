@@ -6,8 +6,9 @@ the two markers changes. A test holds the pages to the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.ledger.fitted import write_fitted
 from sim.ledger.report import LedgerReport, validate
@@ -104,10 +105,19 @@ def _remarks(report: LedgerReport) -> list[str]:
             f"- Allocated memory, {memory['stages']} measured pipeline stages: mean absolute error "
             f"{memory['mape']:.3%}, worst {memory['worst']:+.3%}."
         )
+    remarks += _range_remark(report.coverage)
     failed = report.summary["not_predicted"]
     if failed:
         remarks.append(f"- Without a prediction: {failed} runs.")
     return remarks
+
+
+def _range_remark(found: Mapping[str, Any]) -> list[str]:
+    """The share of check configurations in their range, each judged by the others."""
+    if not found:
+        return []
+    inside = f"{found['inside']} of {found['configurations']} check configurations ({found['share']:.0%})"
+    return [f"- Inside its 90 % range, judged by the others: {inside}."]
 
 
 def _file_section(file: LedgerFile, report: LedgerReport) -> list[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sim.ledger.coverage import Judge, coverage
 from sim.ledger.loader import load_directory
 from sim.ledger.run import LedgerFile
 from sim.ledger.score import Predictor, ScoredRun
 from sim.ledger.summary import Configuration, configurations, summary
+from sim.range import shipped_evidence
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,30 @@ class LedgerReport:
 
     @property
     def summary(self) -> dict[str, Any]:
-        return summary(self.runs)
+        return summary(self.runs) | {"range_90": self.coverage}
+
+    @cached_property
+    def coverage(self) -> dict[str, Any]:
+        """The share of check configurations inside their 90 % range, in all, tuned, and by kind of case."""
+        return coverage(self.configurations, self._judge)
 
     def to_dict(self) -> dict[str, Any]:
         """``{"runs": [...], "summary": {...}}`` as ``sim validate --json`` prints it: JSON types only."""
-        return {"runs": [run.to_dict() for run in self.runs], "summary": self.summary}
+        return {"runs": [self._entry(run) for run in self.runs], "summary": self.summary}
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(shipped_evidence())
+
+    def _entry(self, run: ScoredRun) -> dict[str, Any]:
+        found = self._judge.range_90(run)
+        if found is None:
+            return run.to_dict() | {"range_90": None, "inside_range": None}
+        low, high = found
+        return run.to_dict() | {
+            "range_90": [low, high],
+            "inside_range": low <= run.run.measured.value <= high,
+        }
 
 
 def score_files(files: Sequence[LedgerFile]) -> LedgerReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from sim.ledger.run import MeasuredRun
 from sim.scenario.yaml_document import plain
 
 if TYPE_CHECKING:
+    from sim.range import Case
     from sim.results import StepResult
     from sim.scenario import Scenario
 
@@ -37,6 +38,7 @@ class ScoredRun:
     tokens_per_step: float
     global_batch: int
     failure: str = ""
+    case: Case | None = None  # what decides how much the ledger says about it; None without a prediction
 
     @property
     def error(self) -> float | None:
@@ -65,19 +67,23 @@ class ScoredRun:
     @property
     def predicted(self) -> float | None:
         """The prediction in the unit of the run's metric."""
-        metric = self.run.measured.metric
-        if metric in ("peak_memory_bytes", "allocated_bytes_by_stage"):
+        if self.run.measured.metric in ("peak_memory_bytes", "allocated_bytes_by_stage"):
             return max(self.predicted_allocated_bytes, default=None)
-        if self.predicted_step_s is None or metric == "goodput":
-            return None
+        return None if self.predicted_step_s is None else self.in_metric(self.predicted_step_s)
+
+    def in_metric(self, step_time_s: float) -> float | None:
+        """A step time in the unit of the run's metric; None where that is no time."""
+        metric = self.run.measured.metric
         if metric == "step_time_s":
-            return self.predicted_step_s
+            return step_time_s
         if metric == "samples_per_s":
-            return self.global_batch / self.predicted_step_s
-        return self.tokens_per_step / (self.predicted_step_s * self.n_gpus)
+            return self.global_batch / step_time_s
+        return (
+            self.tokens_per_step / (step_time_s * self.n_gpus) if metric == "tokens_per_s_per_gpu" else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of ``sim validate --json``."""
+        """One entry of ``sim validate --json``; the report adds the range."""
         return {
             "id": self.run.id,
             "split": self.run.split,
@@ -144,6 +150,7 @@ class Predictor:
             tokens_per_step=tokens,
             global_batch=training.global_batch,
             failure=failure,
+            case=_case(scenario, run) if result else None,
         )
 
     def _outcome(self, scenario: Scenario) -> StepResult | ValueError:
@@ -172,6 +179,14 @@ def configuration(scenario: Scenario) -> str:
     from sim.scenario import scenario_hash
 
     return scenario_hash(scenario.model_copy(update={"name": "", "notes": None}))
+
+
+def _case(scenario: Scenario, run: MeasuredRun) -> Case:
+    """Software is untuned where its profile or the source of the run says so."""
+    from sim.step import Step
+
+    case = Step(scenario).case
+    return case if run.tuned else replace(case, tuned=False)
 
 
 def _unread(run: MeasuredRun, error: ValueError) -> ScoredRun:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
 from sim.workload.architecture import Architecture
 
-MLP_OPS = ("norm 2 input", "norm 2 output", "mlp input projection", "mlp activation", "mlp dropout mask")
+MLP_OPS = (
+    "norm 2 input",
+    "norm 2 output",
+    "mlp input projection",
+    "mlp activation",
+    "mlp dropout mask",
+    "expert rows",
+    "expert input projection",
+    "expert activation",
+    "router",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,12 @@ def micro_batch_slice(architecture: Architecture, layout: Layout, request: Memor
 
 
 def saved_by_op(
-    architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
+    architecture: Architecture,
+    layout: Layout,
+    request: MemoryRequest,
+    facts: MemoryFacts,
+    *,
+    routed: bool = False,
 ) -> dict[str, float]:
     """Bytes kept per op of one layer and micro-batch, nothing recomputed.
 
@@ -69,12 +85,81 @@ def saved_by_op(
         "norm statistics": 2 * statistics * 4.0 * part.tokens / part.sequence_shards,
     }
     saved |= attention_core_by_op(architecture, layout, request)
+    if architecture.latent is not None:
+        saved |= _latents_by_op(architecture, part, row)
+        saved["attention output"] *= architecture.value_dim / architecture.head_dim
+    if routed:
+        saved |= _experts_by_op(architecture, layout, request, part, row)
     if architecture.mlp == "swiglu" and facts.unfused_swiglu:
-        saved["mlp input projection"] += row * architecture.ffn
+        width = architecture.ffn if not routed else _shared_ffn(architecture)
+        saved["mlp input projection"] += row * width
+        if routed and architecture.experts is not None:
+            rows = routed_rows(architecture, layout, request)
+            saved["expert input projection"] += (
+                request.element_bytes * rows * architecture.experts.ffn / layout.tp
+            )
     if request.dropout > 0.0:
         mask = part.tokens * architecture.hidden / part.sequence_shards
         saved |= {"projection dropout mask": mask, "mlp dropout mask": mask}
     return _without_frozen_inputs(saved, part, request) if request.frozen else saved
+
+
+def _latents_by_op(architecture: Architecture, part: Slice, row: float) -> dict[str, float]:
+    """Latents before and after their norms, and queries, keys and values of all heads."""
+    latent = architecture.latent
+    if latent is None:
+        return {}
+    widths = 2 * latent.query_rank + 2 * latent.kv_rank + latent.rope_dim
+    return {
+        "latents": part.element_bytes * part.tokens / part.sequence_shards * widths,
+        "q, k, v": row * architecture.heads * (2 * latent.key_dim + latent.value_dim),
+    }
+
+
+def _shared_ffn(architecture: Architecture) -> int:
+    return 0 if architecture.experts is None else architecture.experts.shared_ffn
+
+
+def routed_rows(architecture: Architecture, layout: Layout, request: MemoryRequest) -> float:
+    """Rows of one micro-batch that the experts of the most loaded rank receive.
+
+    A capacity is a whole number of rows per expert and rank.
+    """
+    experts = architecture.experts
+    if experts is None:
+        return 0.0
+    tokens = layout.micro_batch * request.sequence_length / layout.cp
+    rows = tokens * request.routing.rows_per_token(experts)
+    if request.routing.static_buffer:
+        rows *= layout.ep
+    if request.routing.capacity_factor is None:
+        return rows
+    return float(ceil(rows / experts.count) * experts.count)
+
+
+def _experts_by_op(
+    architecture: Architecture, layout: Layout, request: MemoryRequest, part: Slice, row: float
+) -> dict[str, float]:
+    """What replaces the MLP of a layer with experts.
+
+    Per received row its input, what goes into and comes out of the activation function, and 8 bytes of
+    weights and indices; per token and expert about 20 bytes of the router (findings of measured runs,
+    docs/models.md).
+    """
+    experts = architecture.experts
+    if experts is None:
+        return {}
+    rows = routed_rows(architecture, layout, request)
+    gated = 2 if architecture.mlp == "swiglu" else 1
+    inner = part.element_bytes * rows * experts.ffn / layout.tp
+    return {
+        "mlp input projection": row * gated * experts.shared_ffn,
+        "mlp activation": row * experts.shared_ffn,
+        "expert rows": rows * (part.element_bytes * architecture.hidden + 8.0),
+        "expert input projection": gated * inner,
+        "expert activation": inner,
+        "router": 20.0 * part.tokens / part.sequence_shards * experts.count,
+    }
 
 
 def attention_core_by_op(
@@ -120,11 +205,16 @@ class LayerActivations:
 
 
 def layer_activations(
-    architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
+    architecture: Architecture,
+    layout: Layout,
+    request: MemoryRequest,
+    facts: MemoryFacts,
+    *,
+    routed: bool = False,
 ) -> LayerActivations:
     """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but the core,
     operator every second matrix product."""
-    saved = saved_by_op(architecture, layout, request, facts)
+    saved = saved_by_op(architecture, layout, request, facts, routed=routed)
     whole = sum(saved.values())
     core = sum(attention_core_by_op(architecture, layout, request).values())
     kept = {
@@ -151,9 +241,3 @@ def _kept_by_operator(
     down = part.hidden_bytes if architecture.mlp == "swiglu" else 0.0
     core = sum(attention_core_by_op(architecture, layout, request).values())
     return saved["norm 1 input"] + saved["attention output"] + core + row * widths + down
-
-
-def micro_batch_bytes(layer: LayerActivations, layout: Layout, stage: int) -> float:
-    """Activations that one micro-batch in flight holds in the layers of ``stage``."""
-    recomputed = layout.recompute.layers[stage] if layout.recompute.kind != "none" else 0
-    return recomputed * layer.recomputed + (layout.stage_layers[stage] - recomputed) * layer.whole

@@ -23,6 +23,7 @@ class Draft:
     waits: tuple[Key, ...]
     window: str | None
     wait_cause: str
+    peer: int | None
 
 
 class ProgramBuilder:
@@ -47,12 +48,13 @@ class ProgramBuilder:
         layers: tuple[int, int] = (0, 0),
         window: str | None = None,
         wait_cause: str = "bubble",
+        peer: int | None = None,
     ) -> Key:
         if key in self._ids:
             raise ValueError(f"task {key} added twice")
         self._ids[key] = len(self._drafts)
         self._drafts.append(
-            Draft(key, role, stream, kind, name, microbatch, layers, work, waits, window, wait_cause)
+            Draft(key, role, stream, kind, name, microbatch, layers, work, waits, window, wait_cause, peer)
         )
         return key
 
@@ -79,6 +81,7 @@ class ProgramBuilder:
                     waits,
                     d.window,
                     d.wait_cause,
+                    d.peer,
                 )
             )
         frozen = tuple({stream: tuple(ids) for stream, ids in streams.items()} for streams in order)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from sim.parallel.passes import Order
+from sim.parallel.placement import Placement
+from sim.parallel.schedule import WEIGHT, held_at_most, orders, placement
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,72 @@ class Layout:
     micro_batch: int  # sequences
     microbatches: int  # per replica and step
     sequence_parallel: bool
-    data_sharding: str  # "ddp" | "zero-1" | "fsdp"
-    schedule: str  # "gpipe" | "1f1b"
+    data_sharding: str  # "ddp" | "zero-1" | "zero-2" | "fsdp"
+    schedule: str  # a name that sim.parallel.schedule knows
     recompute: Recompute
+    cp_method: str = "ring"  # "ring" | "all-gather" | "all-to-all"
+    hsdp_replicas: int = 1  # fsdp: copies of the sharded model; divides dp·cp
+    ep: int = 1  # replicas that share one set of experts; divides dp·cp
+    part_layers: tuple[int, ...] = ()  # of each part in model order; empty: one part per stage
+    part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed, from its first
 
     @property
     def gpus(self) -> int:
         return self.tp * self.cp * self.pp * self.dp
 
-    def in_flight(self, stage: int) -> int:
-        """Micro-batches whose activations ``stage`` holds at once (docs/models.md)."""
+    @property
+    def shard_ranks(self) -> int:
+        """Ranks that share one copy of what ``data_sharding`` shards; context-parallel ones count too."""
+        return self.dp * self.cp // self.hsdp_replicas
+
+    @property
+    def shards_gradients(self) -> bool:
+        """Whole gradients do not outlive the backward of their layer."""
+        return self.data_sharding in ("zero-2", "fsdp")
+
+    @property
+    def parts(self) -> int:
+        """Parts that the model is cut into: one per stage and virtual stage."""
+        return self.placement.parts
+
+    @cached_property
+    def placement(self) -> Placement:
+        return placement(self.schedule, self.pp, max(1, len(self.part_layers) // self.pp))
+
+    def layers_of_part(self, part: int) -> int:
+        return (self.part_layers or self.stage_layers)[part]
+
+    def recomputed_of_part(self, part: int) -> int:
+        return (self.part_recomputed or self.recompute.layers)[part]
+
+    @property
+    def head_stage(self) -> int:
+        """The stage with the output layer. The embedding lies on stage 0."""
+        return self.placement.stage(self.parts - 1)
+
+    @cached_property
+    def orders(self) -> tuple[Order, ...]:
+        """Passes of every stage in issue order."""
+        return orders(self.schedule, self.pp, self.microbatches, self.placement.chunks)
+
+    def in_flight(self, stage: int) -> float:
+        """Micro-batches whose activations ``stage`` holds at once (docs/models.md).
+
+        A part counts by its share of the stage's layers. Activations live until the last backward pass,
+        weight gradients included: those need the inputs and the output gradients of all linear layers.
+        """
         if self.schedule == "gpipe":
             return self.microbatches
-        return min(self.microbatches, self.pp - stage)
+        if self.schedule == "1f1b":
+            return min(self.microbatches, self.pp - stage)
+        held = max(self.stage_layers[stage], 1)
+        return held_at_most(self.orders[stage], [self.layers_of_part(p) / held for p in range(self.parts)])
+
+    @property
+    def head_in_flight(self) -> int:
+        """Micro-batches whose output layer and loss wait for their backward at once.
+
+        The output layer's weight gradient is never put off: no schedule keeps the gradient of many logits.
+        """
+        whole = [one for one in self.orders[self.head_stage] if one.kind != WEIGHT]
+        return round(held_at_most(whole, [0.0] * (self.parts - 1) + [1.0]))

@@ -1,10 +1,10 @@
-"""Memory per rank of every pipeline stage over one step of a dense transformer.
+"""Memory per rank of every pipeline stage over one step of a transformer, dense or with experts.
 
 States, saved activations, lasting framework buffers and the transients of the moment that peaks;
 then the allocator's slack and what lives outside it. Allocated, reserved and device-used are told
 apart: the first is computed exactly, the others are ranges.
 
-Not modelled: experts and latent attention, interleaved schedules, offload, low-precision weight
+Not modelled: offload, low-precision weight
 copies (see ``MemoryRequest``), autocast's weight cache under plain DDP, input token buffers.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from sim.parallel.activations import layer_activations, micro_batch_slice
+from sim.parallel.held_layers import held_layers
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import KEYS, MemoryFacts, MemoryRequest
 from sim.parallel.moments import Moment, StageContext, moments
@@ -27,6 +28,9 @@ from sim.parallel.states import (
 from sim.workload.architecture import Architecture
 
 __all__ = ["KEYS", "MemoryFacts", "MemoryRequest", "StageMemory", "memory_by_stage", "worst"]
+
+GROUPED_GEMM_STREAMS = 4
+"""Streams of a grouped GEMM over experts, each with a workspace (Transformer Engine; docs/models.md)."""
 
 FITS, AT_RISK, DOES_NOT_FIT = "fits", "at risk", "does not fit"
 VERDICTS = (FITS, AT_RISK, DOES_NOT_FIT)
@@ -85,7 +89,10 @@ def memory_by_stage(
         architecture.vocab, layout.tp, facts.vocab_padding_multiple, request.extra_vocab_tokens
     )
     part = micro_batch_slice(architecture, layout, request)
-    layer = layer_activations(architecture, layout, request, facts)
+    layers = {
+        routed: layer_activations(architecture, layout, request, facts, routed=routed)
+        for routed in {kind.routed for kind in architecture.kinds}
+    }
     return tuple(
         _stage_memory(
             StageContext(
@@ -96,7 +103,8 @@ def memory_by_stage(
                 stage=stage,
                 vocab=vocab,
                 part=part,
-                layer=layer,
+                layers=layers,
+                held=held_layers(architecture, layout, stage),
                 parameters=stage_parameters(architecture, layout, request, stage, vocab),
             )
         )
@@ -116,8 +124,8 @@ def worst(stages: Iterable[StageMemory]) -> StageMemory:
 
 
 def communicator_bytes(layout: Layout, facts: MemoryFacts) -> float:
-    """Communicators of a rank: one per axis that it exchanges along (tp, cp, pp, dp)."""
-    axes = sum(degree > 1 for degree in (layout.tp, layout.cp, layout.pp, layout.dp))
+    """Communicators of a rank: one per axis that it exchanges along (tp, cp, pp, dp, ep)."""
+    axes = sum(degree > 1 for degree in (layout.tp, layout.cp, layout.pp, layout.dp, layout.ep))
     if not axes:
         return 0.0
     return facts.communicator_bytes_first + (axes - 1) * facts.communicator_bytes_further
@@ -172,18 +180,24 @@ def _parts(context: StageContext, peak: Moment) -> dict[str, float]:
 def _lasting_buffers(context: StageContext) -> dict[str, float]:
     """What the framework allocates once and never frees."""
     layout, facts, part = context.layout, context.facts, context.part
-    last = context.stage == layout.pp - 1
+    last = context.stage == layout.head_stage
     rope = context.architecture.position == "rope"
     positions = context.request.sequence_length / layout.cp
+    streams = 1 + (GROUPED_GEMM_STREAMS if any(layer.routed for layer in context.held) else 0)
     return {
         "weight_gradient_buffers": weight_gradient_buffer_bytes(
             context.architecture, layout, context.request, facts, context.stage, context.vocab
         ),
         # The output layer's input, gathered over tp, stays until its weight gradient and is reused.
         "gather_buffer": part.gathered_hidden_bytes if last and part.sequence_shards > 1 else 0.0,
-        "rope_table": 4.0 * positions * context.architecture.head_dim if rope else 0.0,
-        "workspaces": facts.gemm_workspace_bytes + (facts.library_handle_bytes if last else 0.0),
+        "rope_table": 4.0 * positions * _rotated(context.architecture) if rope else 0.0,
+        "workspaces": facts.gemm_workspace_bytes * streams + (facts.library_handle_bytes if last else 0.0),
     }
+
+
+def _rotated(architecture: Architecture) -> int:
+    """Width of a head that rotary positions turn."""
+    return architecture.head_dim if architecture.latent is None else architecture.latent.rope_dim
 
 
 def _check(layout: Layout) -> None:

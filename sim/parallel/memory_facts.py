@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
 
+from sim.workload.routing import BALANCED, Routing
+
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "mxfp8", "mxfp4", "nvfp4")
 LORA_TARGETS = ("qkv", "proj")
 
@@ -122,15 +124,16 @@ class MemoryRequest:
     lora_targets: tuple[str, ...] = ()
     reshard: bool = True  # FSDP: drop gathered blocks after forward
     prefetch: int = 1  # FSDP: blocks gathered ahead
-    context_exchange: str = "all-to-all"  # cp > 1: "all-to-all" (a second attention output) | "ring"
+    context_exchange: str = "all-to-all"  # cp > 1: "all-to-all" (a second attention output) | "all-gather" | "ring"
     extra_vocab_tokens: int = 0
+    routing: Routing = BALANCED
 
     def __post_init__(self) -> None:
         _known("precision", self.precision, PRECISIONS)
         _known("attention", self.attention, ("fused", "unfused"))
         _known("parameter_dtype", self.parameter_dtype, ("bf16", "fp32"))
         _known("gradient_dtype", self.gradient_dtype, ("fp32", "bf16"))
-        _known("context_exchange", self.context_exchange, ("all-to-all", "ring"))
+        _known("context_exchange", self.context_exchange, ("all-to-all", "all-gather", "ring"))
         if self.cross_entropy is not None:
             _known("cross_entropy", self.cross_entropy, ("fused", "unfused"))
         for target in self.lora_targets:

@@ -1,6 +1,6 @@
 """Where ranks sit: which communicator spans which scale-up domains.
 
-Ranks are laid out tensor-parallel first, then data-parallel, then pipeline, as Megatron does by
+Ranks are laid out tensor-parallel first, then context-parallel, data-parallel and pipeline, as Megatron does by
 default: neighbours in TP share a domain, pipeline stages are furthest apart.
 """
 
@@ -29,12 +29,46 @@ class Mesh:
         """Replicas (context-parallel ranks included: they share gradients)."""
         return self._group("dp", self.layout.dp * self.layout.cp, stride=self.layout.tp)
 
-    def hop(self, stage: int) -> Group:
-        """``stage`` and the next one; ``per_domain`` is 2 when all their ranks share a domain."""
+    @property
+    def shard(self) -> Group:
+        """Ranks that share the shards of one copy of the model: ``dp``, or part of it with replicas of it."""
+        return self._group("dp", self.layout.shard_ranks, stride=self.layout.tp)
+
+    @property
+    def shard_replicas(self) -> Group:
+        """Ranks that hold the same shard (HSDP)."""
+        stride = self.layout.tp * self.layout.shard_ranks
+        return self._group("dp replicas", self.layout.hsdp_replicas, stride=stride)
+
+    @property
+    def cp(self) -> Group:
+        """Ranks that hold parts of the same sequences: neighbours of one tensor-parallel rank."""
+        return self._group("cp", self.layout.cp, stride=self.layout.tp)
+
+    @property
+    def cp_hop(self) -> Group:
+        """One rank of ``cp`` and the next; the slowest hop of the ring counts."""
+        inside = self.cp.size <= self.cp.per_domain
+        return Group("cp", min(2, self.layout.cp), 2 if inside else 1, self.layout.tp)
+
+    @property
+    def ep(self) -> Group:
+        """Ranks that hold different experts of one layer: neighbouring replicas."""
+        return self._group("ep", self.layout.ep, stride=self.layout.tp)
+
+    @property
+    def expert_dp(self) -> Group:
+        """Ranks that hold the same experts."""
+        same = self.layout.dp * self.layout.cp // self.layout.ep
+        return self._group("expert dp", same, stride=self.layout.tp * self.layout.ep)
+
+    def hop(self, stage: int, other: int) -> Group:
+        """Two stages that exchange messages; ``per_domain`` is 2 when all their ranks share a domain."""
         width = self.layout.tp * self.layout.dp * self.layout.cp
-        first, last = stage * width, (stage + 2) * width - 1
+        low, high = min(stage, other), max(stage, other)
+        first, last = low * width, (high + 1) * width - 1
         inside = first // self.domain_gpus == last // self.domain_gpus
-        return Group("pp", min(2, self.layout.pp), 2 if inside else 1, width)
+        return Group("pp", min(2, self.layout.pp), 2 if inside else 1, width * (high - low))
 
     @property
     def embedding(self) -> Group:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 
-from sim.parallel.activations import LayerActivations, Slice, micro_batch_bytes
+from sim.parallel.activations import LayerActivations, Slice, routed_rows
+from sim.parallel.held_layers import HeldLayer
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
-from sim.parallel.states import StageParameters, gathered_bytes, reduction_bytes, shard_degree
+from sim.parallel.states import (
+    StageParameters,
+    expert_shard_degree,
+    gathered_bytes,
+    reduction_bytes,
+    shard_degree,
+    trained,
+)
 from sim.workload.architecture import Architecture
 
 
@@ -39,24 +48,35 @@ class StageContext:
     stage: int
     vocab: int
     part: Slice
-    layer: LayerActivations
+    layers: Mapping[bool, LayerActivations]  # by whether a layer is routed
+    held: tuple[HeldLayer, ...]
     parameters: StageParameters
 
     @property
-    def in_flight(self) -> int:
+    def in_flight(self) -> float:
         return self.layout.in_flight(self.stage)
 
     @property
     def micro_batch_bytes(self) -> float:
-        return micro_batch_bytes(self.layer, self.layout, self.stage)
+        """Activations that one micro-batch in flight holds in the layers of the stage."""
+        return sum(self.count(h) * self.kept(h) for h in dict.fromkeys(self.held))
 
-    @property
-    def layers(self) -> int:
-        return self.layout.stage_layers[self.stage]
+    def count(self, like: HeldLayer) -> int:
+        return self.held.count(like)
+
+    def kept(self, held: HeldLayer) -> float:
+        layer = self.layers[held.routed]
+        return layer.recomputed if held.recomputed else layer.whole
 
     @property
     def recomputed(self) -> int:
-        return self.layout.recompute.layers[self.stage] if self.layout.recompute.kind != "none" else 0
+        return sum(held.recomputed for held in self.held)
+
+    @property
+    def routed_copies_bytes(self) -> float:
+        """One copy of the rows that a routed layer of one micro-batch works on."""
+        rows = routed_rows(self.architecture, self.layout, self.request)
+        return self.part.element_bytes * rows * self.architecture.hidden
 
     @property
     def saved_bytes(self) -> float:
@@ -72,7 +92,7 @@ class StageContext:
 
 def moments(context: StageContext) -> Iterator[Moment]:
     """Every candidate of one stage (the list of candidates in docs/models.md); the largest is the peak."""
-    if context.stage == context.layout.pp - 1:
+    if context.stage == context.layout.head_stage:
         yield output_layer_backward(context)
     yield from layer_backward(context)
     if context.stage == 0 and not context.request.frozen:
@@ -97,7 +117,7 @@ def output_layer_backward(context: StageContext) -> Moment:
         transient += hidden
     if context.layout.pp > 1:
         transient += hidden
-    waiting = (context.in_flight - 1) * (final_norm + min(per_logit, 4.0) * logits)
+    waiting = (context.layout.head_in_flight - 1) * (final_norm + min(per_logit, 4.0) * logits)
     return Moment(
         name="output layer backward",
         when="backward of the output layer, micro-batch 1",
@@ -114,31 +134,39 @@ def layer_backward(context: StageContext) -> Iterator[Moment]:
     When the latter runs, the layers after it are done: their activations of this micro-batch are free.
     """
     full = context.layout.recompute.kind in ("full", "operator")
-    plain = context.layers - (context.recomputed if full else 0)
+    plain = [held for held in context.held if not (full and held.recomputed)]
+    again = [held for held in context.held if full and held.recomputed]
     if plain:
-        yield from _inside_layer(context, "", context.saved_bytes, 0.0)
-    if full and context.recomputed:
-        freed = plain * context.layer.whole
-        working_set = context.layer.whole - context.layer.recomputed
-        yield from _inside_layer(context, "recomputed ", context.saved_bytes - freed, working_set)
+        yield from _inside_layer(context, plain[-1], "", context.saved_bytes, 0.0)
+    if again:
+        freed = sum(plain.count(h) * context.layers[h.routed].whole for h in dict.fromkeys(plain))
+        layer = context.layers[again[-1].routed]
+        working_set = layer.whole - layer.recomputed
+        yield from _inside_layer(context, again[-1], "recomputed ", context.saved_bytes - freed, working_set)
 
 
-def _inside_layer(context: StageContext, kind: str, alive: float, working_set: float) -> Iterator[Moment]:
+def _inside_layer(
+    context: StageContext, held: HeldLayer, kind: str, alive: float, working_set: float
+) -> Iterator[Moment]:
+    layer = context.layers[held.routed]
     gathered = gathered_bytes(context.parameters, context.layout, context.request)
     reduction = reduction_bytes(context.parameters, context.layout, context.request)
     hidden = context.part.hidden_bytes
     row = context.part.element_bytes * context.part.tokens / context.layout.tp
     # The gradient of the activation has taken the place of the activation itself: only its input's counts.
     mlp = hidden + row * context.architecture.ffn_in_width
+    if held.routed:
+        yield _dispatch(context, kind, alive, working_set)
+        mlp = hidden + _routed_gradients(context)
     where = f"backward of the last {kind}layer"
     yield Moment(
         f"{kind}MLP backward", f"{where}, MLP, micro-batch 1", alive, working_set + mlp, gathered, reduction
     )
     if context.request.attention == "unfused":
         scores = 2.0 * context.part.element_bytes * context.part.score_elements  # of probabilities and scores
-        selective = context.layout.recompute.kind == "selective" and context.recomputed == context.layers
-        rebuilt = context.layer.core if selective else 0.0
-        attention = max(working_set + rebuilt + hidden + scores - context.layer.mlp, 0.0)
+        selective = context.layout.recompute.kind == "selective" and context.recomputed == len(context.held)
+        rebuilt = layer.core if selective else 0.0
+        attention = max(working_set + rebuilt + hidden + scores - layer.mlp, 0.0)
         yield Moment(
             f"{kind}attention backward",
             f"{where}, attention, micro-batch 1",
@@ -149,18 +177,47 @@ def _inside_layer(context: StageContext, kind: str, alive: float, working_set: f
         )
 
 
+def _dispatch(context: StageContext, kind: str, alive: float, working_set: float) -> Moment:
+    """End of a routed layer's forward pass: four copies of its rows are alive at once.
+
+    Permuted, received, sorted by expert, combined: all are still referenced. Beside them two hidden
+    states, and on a pipeline what arrived (first stage: none) and what leaves.
+    """
+    hidden, layout = context.part.hidden_bytes, context.layout
+    beside = 2.0 * hidden
+    if layout.pp > 1:
+        beside += hidden if context.stage == 0 else 2.0 * hidden
+    gathered = gathered_bytes(context.parameters, layout, context.request)
+    return Moment(
+        name=f"{kind}token dispatch",
+        when=f"forward end of the last {kind}layer with experts, micro-batch {ceil(context.in_flight)}",
+        activations_bytes=alive,
+        transient_bytes=working_set + 4.0 * context.routed_copies_bytes + beside,
+        gathered_bytes=gathered,
+    )
+
+
+def _routed_gradients(context: StageContext) -> float:
+    """Gradients of the rows and of what their experts' first product gave."""
+    a, experts = context.architecture, context.architecture.experts
+    if experts is None:
+        return 0.0
+    inner = (2 if a.mlp == "swiglu" else 1) * experts.ffn / context.layout.tp
+    return context.routed_copies_bytes * (1.0 + inner / a.hidden)
+
+
 def embedding_backward(context: StageContext) -> Moment:
     """First stage: this micro-batch is done, its table gradient is a 16-bit tensor of its own: 2·V'·h/t.
 
-    Under FSDP that gradient is part of the root unit's reduction.
+    Where gradients are sharded it is part of the root unit's reduction.
     """
     table = context.request.element_bytes * context.vocab * context.architecture.hidden / context.layout.tp
-    fsdp = context.layout.data_sharding == "fsdp"
+    sharded = context.layout.shards_gradients
     return Moment(
         name="embedding backward",
         when="backward of the embedding, micro-batch 1",
         activations_bytes=context.saved_bytes - context.micro_batch_bytes,
-        transient_bytes=0.0 if fsdp else table,
+        transient_bytes=0.0 if sharded else table,
         gathered_bytes=gathered_bytes(context.parameters, context.layout, context.request),
         reduction_bytes=reduction_bytes(context.parameters, context.layout, context.request),
     )
@@ -169,8 +226,8 @@ def embedding_backward(context: StageContext) -> Moment:
 def optimizer_step(context: StageContext) -> Moment:
     """No activations; 16-bit gradients are cast to fp32 for the shard that this rank updates."""
     layout, request = context.layout, context.request
-    trained = context.parameters.adapters if request.frozen else context.parameters.total
-    shard = trained / (1 if layout.data_sharding == "ddp" else shard_degree(layout))
+    degrees = shard_degree(layout), expert_shard_degree(layout)
+    shard = trained(context.parameters, request, *((1, 1) if layout.data_sharding == "ddp" else degrees))
     return Moment(
         name="optimizer step",
         when="optimizer step",

@@ -1,22 +1,25 @@
 """From who-does-what to ordered tasks: schedules, gathers, reductions, sends.
 
-Read ``build_program`` first. Keys of tasks: ``("F"|"B", stage, micro-batch, piece)`` for compute,
-``("S", direction, stage, micro-batch)`` for pipeline sends, ``("AG"|"RS", ...)`` for parameter
-gathers and gradient reductions.
+Read ``build_program`` first. Keys of tasks: ``(kind, part, micro-batch, piece)`` for compute (kinds and
+parts: ``sim.parallel.passes``), ``("S", kind, part, micro-batch)`` for pipeline sends,
+``("AG"|"RS", ...)`` for parameter gathers and gradient reductions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from sim.ops import Collective, Group, Host, Optimizer
+from sim.parallel import feed
 from sim.parallel.builder import Key, ProgramBuilder
+from sim.parallel.layer_work import Weights, total
 from sim.parallel.layout import Layout
 from sim.parallel.mesh import Mesh
-from sim.parallel.schedule import BACKWARD, FORWARD, stage_order
+from sim.parallel.schedule import BACKWARD, FORWARD, WEIGHT, Order, Pass
 from sim.parallel.sharding import Shard
-from sim.parallel.stage import Piece, Stage
+from sim.parallel.stage import Part, Piece, Stage
 from sim.parallel.strategy import Strategy
 from sim.program import COLLECTIVE, COMPUTE, SEND, Program, Work
 from sim.workload.workload import Workload
@@ -27,7 +30,9 @@ def build_program(
 ) -> Program:
     """All tasks of one training step, one role per pipeline stage."""
     mesh = Mesh(layout, domain_gpus)
-    planner = Planner(Shard(workload, layout, mesh, strategy.overlap_tp), strategy, blocking_p2p)
+    planner = Planner(
+        Shard(workload, layout, mesh, strategy.overlap_tp, strategy.overlap_ep), strategy, blocking_p2p
+    )
     return planner.build()
 
 
@@ -45,9 +50,10 @@ class Planner:
     def stages(self) -> tuple[Stage, ...]:
         return tuple(Stage(self.shard, s) for s in range(self.layout.pp))
 
-    @property
+    @cached_property
     def dp(self) -> Group:
-        return self.shard.mesh.dp
+        """Ranks that exchange gradients; under FSDP those that share one copy of the model."""
+        return self.shard.mesh.shard if self.fsdp else self.shard.mesh.dp
 
     @property
     def fsdp(self) -> bool:
@@ -59,102 +65,132 @@ class Planner:
         return self.strategy.prefetch if self.strategy.overlap_dp else 0
 
     @property
+    def zero_2(self) -> bool:
+        return self.layout.data_sharding == "zero-2"
+
+    @property
+    def gathers_updates(self) -> bool:
+        """Whether each replica updates a shard of the parameters and all of them gather the rest."""
+        return self.exchanges and self.layout.data_sharding in ("zero-1", "zero-2")
+
+    @cached_property
     def exchanges(self) -> bool:
-        """Whether replicas exchange whole gradients (and shards of parameters) once per step."""
+        """Whether replicas exchange gradients of parameters that each of them holds whole."""
         return not self.fsdp and self.dp.size > 1
 
     def build(self) -> Program:
         builder = ProgramBuilder(self.layout.pp)
+        feed.start(builder, self.strategy.feed, self.layout.micro_batch * self.layout.microbatches)
         for stage in self.stages:
             self._gather_ahead(builder, stage)
             self._run(builder, stage)
         for stage in self.stages:
             self._finish(builder, stage)
+        feed.finish(builder, self.strategy.feed)
         return builder.build()
 
     # -- compute ---------------------------------------------------------------------------------
 
+    def _order(self, stage: Stage) -> Order:
+        return self.layout.orders[stage.index]
+
     @cached_property
-    def _orders(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        layout = self.layout
-        return tuple(
-            stage_order(layout.schedule, s, layout.pp, layout.microbatches) for s in range(layout.pp)
-        )
+    def _final(self) -> dict[int, Pass]:
+        """By part: the pass after which its gradients are complete."""
+        final: dict[int, Pass] = {}
+        for order in self.layout.orders:
+            final |= {one.part: one for one in order if one.kind != FORWARD}
+        return final
 
-    def _order(self, stage: Stage) -> tuple[tuple[str, int], ...]:
-        return self._orders[stage.index]
+    @cached_property
+    def _first_forward(self) -> dict[int, Pass]:
+        """By part: the pass that meets its parameters first."""
+        first: dict[int, Pass] = {}
+        for order in self.layout.orders:
+            for one in order:
+                first.setdefault(one.part, one)
+        return first
 
-    def _last_backward(self, stage: Stage) -> int:
-        return self._order(stage)[-1][1]
-
-    def _first_forward(self, stage: Stage) -> int:
-        return self._order(stage)[0][1]
-
-    def _pieces(self, stage: Stage, direction: str, microbatch: int) -> tuple[Piece, ...]:
-        """Pieces in execution order; whole stages where nothing inside them is waited on."""
+    def _pieces(self, part: Part, kind: str, microbatch: int) -> tuple[Piece, ...]:
+        """Pieces in execution order; whole parts where nothing inside them is waited on."""
+        this = Pass(kind, part.index, microbatch)
         fine = self.layout.pp == 1
         if self.exchanges and self.strategy.overlap_dp:
-            fine |= direction == BACKWARD and microbatch == self._last_backward(stage)
-            fine |= (
-                direction == FORWARD
-                and microbatch == self._first_forward(stage)
-                and self.layout.data_sharding == "zero-1"
-            )
-        pieces = stage.pieces if fine else (stage.whole,)
-        return pieces if direction == FORWARD else tuple(reversed(pieces))
+            fine |= this == self._final[part.index]
+            fine |= this == self._first_forward[part.index] and self.gathers_updates
+        pieces = part.pieces if fine else (part.whole,)
+        return pieces if kind == FORWARD else tuple(reversed(pieces))
 
     def _run(self, builder: ProgramBuilder, stage: Stage) -> None:
         previous: Key | None = None
-        for direction, microbatch in self._order(stage):
-            arrival = self._arrival(stage, direction, microbatch)
+        parts = {part.index: part for part in stage.parts}
+        for one in self._order(stage):
+            part = parts[one.part]
+            arrival = self._arrival(part, one)
             waits = () if arrival is None else (arrival,)
             if previous is not None and self._sends_block and builder.has(previous):
                 waits = (*waits, previous)
             if self.fsdp:
-                self._run_sharded(builder, stage, direction, microbatch, waits)
+                self._run_sharded(builder, part, one.kind, one.microbatch, waits)
             else:
-                self._run_replicated(builder, stage, direction, microbatch, waits)
-            previous = self._send(builder, stage, direction, microbatch)
+                self._run_replicated(builder, part, one, waits)
+            previous = self._send(builder, part, one)
 
     @property
     def _sends_block(self) -> bool:
         return self.blocking_p2p or not self.strategy.overlap_pp
 
-    def _run_replicated(
-        self, builder: ProgramBuilder, stage: Stage, direction: str, microbatch: int, waits: tuple[Key, ...]
-    ) -> None:
-        pieces = self._pieces(stage, direction, microbatch)
-        reduces = self.exchanges and self.strategy.overlap_dp
-        reduces = reduces and direction == BACKWARD and microbatch == self._last_backward(stage)
+    def _run_replicated(self, builder: ProgramBuilder, part: Part, one: Pass, waits: tuple[Key, ...]) -> None:
+        pieces = self._pieces(part, one.kind, one.microbatch)
+        reduction = self._reduction(part, one)
+        reduces = reduction is not None and self.strategy.overlap_dp
+        beside = "reduce" + "".join(f"/{word}" for word in (reduction or ())[1:])
+        freed: Key = ("RS", part.index, one.microbatch - 1, "all gradients")
+        if one.kind == FORWARD and builder.has(freed):
+            waits = (*waits, freed)
+        meets = one == self._first_forward[part.index]
         for i, piece in enumerate(pieces):
-            gather: Key = ("AG", stage.index, piece.name)
-            gathered = builder.has(gather) and direction == FORWARD
-            if microbatch != self._first_forward(stage):
-                gathered = False
+            gather: Key = ("AG", part.index, piece.name)
+            gathered = meets and builder.has(gather)
             window = None
             if reduces and i > 0:
-                window = f"reduce/{stage.index}"
-            elif gathered and stage.index == 0 and i < len(pieces) - 1:
-                window = f"gather/{stage.index}"
+                window = beside
+            elif gathered and part.index == 0 and i < len(pieces) - 1:
+                window = f"gather/{part.index}"
             key = self._compute(
                 builder,
-                stage,
-                direction,
-                microbatch,
+                part,
+                one.kind,
+                one.microbatch,
                 piece,
                 i,
                 waits=(waits if i == 0 else ()) + ((gather,) if gathered else ()),
                 window=window,
             )
-            if reduces and piece.parameters:
-                hidden = None if i == len(pieces) - 1 else f"reduce/{stage.index}"
-                self._reduce(builder, stage, ("RS", stage.index, piece.name), piece.parameters, key, hidden)
+            if reduces and reduction is not None and piece.parameters:
+                hidden = None if i == len(pieces) - 1 else beside
+                name: Key = (*reduction, piece.name)
+                self._reduce(builder, part.stage, name, piece.parameters, key, hidden)
+        if reduction and not reduces and one != self._final[part.index]:
+            whole = (*reduction, "all gradients")
+            parameters = total(piece.parameters for piece in pieces)
+            self._reduce(
+                builder, part.stage, whole, parameters, self._end(part, one.kind, one.microbatch), None
+            )
+
+    def _reduction(self, part: Part, one: Pass) -> Key | None:
+        """First words of the keys of the reductions after a pass: one per step, under ZeRO-2 per micro-batch."""
+        if not self.exchanges:
+            return None
+        if one == self._final[part.index]:
+            return ("RS", part.index)
+        return ("RS", part.index, one.microbatch) if self.zero_2 and one.kind == BACKWARD else None
 
     def _compute(
         self,
         builder: ProgramBuilder,
-        stage: Stage,
-        direction: str,
+        part: Part,
+        kind: str,
         microbatch: int,
         piece: Piece,
         position: int,
@@ -162,48 +198,60 @@ class Planner:
         waits: tuple[Key, ...],
         window: str | None,
     ) -> Key:
-        work = piece.forward if direction == FORWARD else piece.backward
         return builder.add(
-            (direction, stage.index, microbatch, position),
-            stage.index,
+            (kind, part.index, microbatch, position),
+            part.stage,
             COMPUTE,
-            direction,
-            f"{direction} {piece.name}",
-            work,
+            kind,
+            f"{kind} {piece.name}",
+            piece.work(kind),
             waits=waits,
             microbatch=microbatch,
             layers=piece.layers,
             window=window,
         )
 
-    def _end(self, stage: Stage, direction: str, microbatch: int) -> Key:
+    def _end(self, part: Part, kind: str, microbatch: int) -> Key:
         """Key of the task whose end completes this pass."""
-        return (direction, stage.index, microbatch, len(self._pieces(stage, direction, microbatch)) - 1)
+        return (kind, part.index, microbatch, len(self._pieces(part, kind, microbatch)) - 1)
 
     # -- pipeline --------------------------------------------------------------------------------
 
-    def _arrival(self, stage: Stage, direction: str, microbatch: int) -> Key | None:
-        if direction == FORWARD:
-            source = stage.index - 1
-            return None if source < 0 else ("S", FORWARD, source, microbatch)
-        source = stage.index + 1
-        return None if source >= self.layout.pp else ("S", BACKWARD, source, microbatch)
+    def _arrival(self, part: Part, one: Pass) -> Key | None:
+        """The message that brings what the pass takes up; None where its own stage made it."""
+        needed = one.needs(self.layout.parts)
+        if needed is None or self.layout.placement.stage(needed.part) == part.stage:
+            return None
+        return ("S", needed.kind, needed.part, needed.microbatch)
 
-    def _send(self, builder: ProgramBuilder, stage: Stage, direction: str, microbatch: int) -> Key:
-        key: Key = ("S", direction, stage.index, microbatch)
-        target = stage.index + (1 if direction == FORWARD else -1)
-        if 0 <= target < self.layout.pp:
-            hop = self.shard.mesh.hop(min(stage.index, target))
-            op = Collective("send", self.shard.activation_bytes, hop)
+    @cached_property
+    def _messages(self) -> dict[tuple[int, int], tuple[Work, ...]]:
+        """One message from a stage to another: all of them share one tuple, which is priced once."""
+        place, mesh = self.layout.placement, self.shard.mesh
+        stages = [place.stage(part) for part in range(self.layout.parts)]
+        pairs = {pair for near, far in pairwise(stages) for pair in ((near, far), (far, near)) if near != far}
+        return {
+            (a, b): (Work(Collective("send", self.shard.activation_bytes, mesh.hop(a, b)), "pipeline"),)
+            for a, b in sorted(pairs)
+        }
+
+    def _send(self, builder: ProgramBuilder, part: Part, one: Pass) -> Key:
+        key: Key = ("S", one.kind, part.index, one.microbatch)
+        target = part.index + (1 if one.kind == FORWARD else -1)
+        if one.kind == WEIGHT or not 0 <= target < self.layout.parts:
+            return key
+        peer = self.layout.placement.stage(target)
+        if peer != part.stage:
             builder.add(
                 key,
-                stage.index,
+                part.stage,
                 SEND,
                 "send",
-                f"send {direction} to stage {target}",
-                (Work(op, "pipeline"),),
-                waits=(self._end(stage, direction, microbatch),),
-                microbatch=microbatch,
+                f"send {one.kind} to stage {peer}",
+                self._messages[part.stage, peer],
+                waits=(self._end(part, one.kind, one.microbatch),),
+                microbatch=one.microbatch,
+                peer=peer,
             )
         return key
 
@@ -214,31 +262,32 @@ class Planner:
 
         Only the first stage computes meanwhile; the others wait for their first micro-batch.
         """
-        if not (self.exchanges and self.strategy.overlap_dp and self.layout.data_sharding == "zero-1"):
+        if not (self.gathers_updates and self.strategy.overlap_dp):
             return
-        for i, piece in enumerate(stage.pieces):
-            if piece.parameters:
-                window = f"gather/{stage.index}" if i > 0 and stage.index == 0 else None
-                self._gather(builder, stage, ("AG", stage.index, piece.name), piece.parameters, (), window)
+        for part in stage.parts:
+            for i, piece in enumerate(part.pieces):
+                if piece.parameters:
+                    window = f"gather/{part.index}" if i > 0 and part.index == 0 else None
+                    key: Key = ("AG", part.index, piece.name)
+                    self._gather(builder, stage.index, key, piece.parameters, (), window)
 
     def _gather(
         self,
         builder: ProgramBuilder,
-        stage: Stage,
+        role: int,
         key: Key,
-        parameters: float,
+        parameters: Weights,
         waits: tuple[Key, ...],
         window: str | None,
         microbatch: int = 0,
     ) -> None:
-        op = Collective("all_gather", parameters * self.strategy.parameter_bytes, self.dp)
         builder.add(
             key,
-            stage.index,
+            role,
             COLLECTIVE,
             "gather",
             f"gather {key[-1]}",
-            (Work(op, "data_parallel"),),
+            self._exchange("all_gather", parameters, self.strategy.parameter_bytes),
             waits=waits,
             microbatch=microbatch,
             window=window,
@@ -248,63 +297,82 @@ class Planner:
     def _reduce(
         self,
         builder: ProgramBuilder,
-        stage: Stage,
+        role: int,
         key: Key,
-        parameters: float,
+        parameters: Weights,
         after: Key,
         window: str | None,
         microbatch: int = 0,
     ) -> None:
         kind = "all_reduce" if self.layout.data_sharding == "ddp" else "reduce_scatter"
-        op = Collective(kind, parameters * self.strategy.gradient_bytes, self.dp)
         builder.add(
             key,
-            stage.index,
+            role,
             COLLECTIVE,
             "reduce",
             f"reduce {key[-1]}",
-            (Work(op, "data_parallel"),),
+            (
+                *self._exchange(kind, parameters, self.strategy.gradient_bytes),
+                *self._across_copies(parameters),
+            ),
             waits=(after,),
             microbatch=microbatch,
             window=window,
             wait_cause="data_parallel",
         )
 
+    def _exchange(self, kind: str, parameters: Weights, element_bytes: float) -> tuple[Work, ...]:
+        """One collective over all replicas; routed experts are exchanged among those that hold the same."""
+        groups = ((parameters.shared, self.dp), (parameters.experts, self.shard.mesh.expert_dp))
+        return tuple(
+            Work(Collective(kind, count * element_bytes, group), "data_parallel")
+            for count, group in groups
+            if count
+        )
+
+    def _across_copies(self, parameters: Weights) -> tuple[Work, ...]:
+        """HSDP: copies of the sharded model add up their shards of a gradient."""
+        copies = self.shard.mesh.shard_replicas
+        if copies.size == 1:
+            return ()
+        shard = parameters.shared * self.strategy.gradient_bytes / self.dp.size
+        return (Work(Collective("all_reduce", shard, copies), "data_parallel"),)
+
     # -- data parallelism: fully sharded -----------------------------------------------------------
 
     def _run_sharded(
-        self, builder: ProgramBuilder, stage: Stage, direction: str, microbatch: int, waits: tuple[Key, ...]
+        self, builder: ProgramBuilder, part: Part, direction: str, microbatch: int, waits: tuple[Key, ...]
     ) -> None:
         """Gathers run ``prefetch`` layers ahead of the compute that needs them; reductions follow it.
 
         Embedding and head form one root unit, gathered first and kept until the backward ends.
         """
         if direction == FORWARD:
-            self._forward_sharded(builder, stage, microbatch, waits)
+            self._forward_sharded(builder, part, microbatch, waits)
         else:
-            self._backward_sharded(builder, stage, microbatch)
+            self._backward_sharded(builder, part, microbatch)
 
     def _forward_sharded(
-        self, builder: ProgramBuilder, stage: Stage, microbatch: int, waits: tuple[Key, ...]
+        self, builder: ProgramBuilder, part: Part, microbatch: int, waits: tuple[Key, ...]
     ) -> None:
-        pieces = self._pieces(stage, FORWARD, microbatch)
+        pieces = self._pieces(part, FORWARD, microbatch)
         communicates = self.dp.size > 1
         root: Key = ("AG", FORWARD, microbatch, "root")
         if communicates:
             previous: tuple[Key, ...] = ()
             if microbatch > 0:
-                previous = (self._end(stage, BACKWARD, microbatch - 1),)
-            parameters = sum(p.gathered for p in pieces if p.layers[0] == p.layers[1])
-            self._gather(builder, stage, root, parameters, previous, None, microbatch)
+                previous = (self._end(part, BACKWARD, microbatch - 1),)
+            parameters = total(p.gathered for p in pieces if p.layers[0] == p.layers[1])
+            self._gather(builder, part.stage, root, parameters, previous, None, microbatch)
         for i, piece in enumerate(pieces):
             if communicates and piece.layers[1] > piece.layers[0]:
-                self._gather_layer(builder, stage, FORWARD, microbatch, i, piece, root)
+                self._gather_layer(builder, part, FORWARD, microbatch, i, piece, root)
         for i, piece in enumerate(pieces):
             gather: Key = ("AG", FORWARD, microbatch, piece.name)
             need = gather if builder.has(gather) else root
             self._compute(
                 builder,
-                stage,
+                part,
                 FORWARD,
                 microbatch,
                 piece,
@@ -316,7 +384,7 @@ class Planner:
     def _gather_layer(
         self,
         builder: ProgramBuilder,
-        stage: Stage,
+        part: Part,
         direction: str,
         microbatch: int,
         position: int,
@@ -325,29 +393,29 @@ class Planner:
     ) -> None:
         """Starts when the compute ``prefetch`` places before its own consumer starts."""
         before = position - 1 - self.prefetch
-        waits: tuple[Key, ...] = ((direction, stage.index, microbatch, before),) if before >= 0 else (first,)
+        waits: tuple[Key, ...] = ((direction, part.index, microbatch, before),) if before >= 0 else (first,)
         beside = position - 1 if self.prefetch else None
         window = None if beside is None or beside < 0 else self._window(direction, microbatch, beside)
         key: Key = ("AG", direction, microbatch, piece.name)
-        self._gather(builder, stage, key, piece.gathered, waits, window, microbatch)
+        self._gather(builder, part.stage, key, piece.gathered, waits, window, microbatch)
 
-    def _backward_sharded(self, builder: ProgramBuilder, stage: Stage, microbatch: int) -> None:
-        pieces = self._pieces(stage, BACKWARD, microbatch)
+    def _backward_sharded(self, builder: ProgramBuilder, part: Part, microbatch: int) -> None:
+        pieces = self._pieces(part, BACKWARD, microbatch)
         communicates = self.dp.size > 1
-        forward_end = self._end(stage, FORWARD, microbatch)
+        forward_end = self._end(part, FORWARD, microbatch)
         pending: list[tuple[Piece, int]] = []
         for i, piece in enumerate(pieces):
             is_layer = piece.layers[1] > piece.layers[0]
             if communicates and is_layer and self.strategy.reshard:
-                self._gather_layer(builder, stage, BACKWARD, microbatch, i, piece, forward_end)
+                self._gather_layer(builder, part, BACKWARD, microbatch, i, piece, forward_end)
             reduced: tuple[Key, ...] = ()
             if communicates and len(pending) > self.prefetch:
-                key = self._reduce_layer(builder, stage, microbatch, *pending.pop(0))
+                key = self._reduce_layer(builder, part, microbatch, *pending.pop(0))
                 reduced = () if self.strategy.overlap_dp else key
             gather: Key = ("AG", BACKWARD, microbatch, piece.name)
             self._compute(
                 builder,
-                stage,
+                part,
                 BACKWARD,
                 microbatch,
                 piece,
@@ -360,23 +428,23 @@ class Planner:
         if not communicates:
             return
         while pending:
-            self._reduce_layer(builder, stage, microbatch, *pending.pop(0))
-        roots = sum(p.parameters for p in pieces if p.layers[0] == p.layers[1])
-        end = self._end(stage, BACKWARD, microbatch)
+            self._reduce_layer(builder, part, microbatch, *pending.pop(0))
+        roots = total(p.parameters for p in pieces if p.layers[0] == p.layers[1])
+        end = self._end(part, BACKWARD, microbatch)
         if roots:
-            self._reduce(builder, stage, ("RS", microbatch, "root"), roots, end, None, microbatch)
+            self._reduce(builder, part.stage, ("RS", microbatch, "root"), roots, end, None, microbatch)
 
     def _reduce_layer(
-        self, builder: ProgramBuilder, stage: Stage, microbatch: int, piece: Piece, position: int
+        self, builder: ProgramBuilder, part: Part, microbatch: int, piece: Piece, position: int
     ) -> tuple[Key, ...]:
         if not piece.parameters:
             return ()
         beside = position + 1
-        pieces = len(self._pieces(stage, BACKWARD, microbatch))
+        pieces = len(self._pieces(part, BACKWARD, microbatch))
         window = None if beside >= pieces else self._window(BACKWARD, microbatch, beside)
-        after: Key = (BACKWARD, stage.index, microbatch, position)
+        after: Key = (BACKWARD, part.index, microbatch, position)
         key: Key = ("RS", microbatch, piece.name)
-        self._reduce(builder, stage, key, piece.parameters, after, window, microbatch)
+        self._reduce(builder, part.stage, key, piece.parameters, after, window, microbatch)
         return (key,)
 
     def _window(self, direction: str, microbatch: int, position: int) -> str | None:
@@ -392,7 +460,8 @@ class Planner:
         self._tail_exchange(builder, stage)
         barrier = tuple(k for s in self.stages for k in self._gradient_ends(s))
         replicated = self.layout.data_sharding == "ddp"
-        share = stage.parameters / (1 if replicated else self.dp.size)
+        share = stage.parameters.shared / (1 if replicated else self.dp.size)
+        share += stage.parameters.experts / (1 if replicated else self.shard.mesh.expert_dp.size)
         builder.add(
             ("optimizer", index),
             index,
@@ -403,17 +472,17 @@ class Planner:
             waits=barrier,
         )
         last: Key = ("optimizer", index)
-        if self.exchanges and not self.strategy.overlap_dp and self.layout.data_sharding == "zero-1":
+        if self.gathers_updates and not self.strategy.overlap_dp:
             key: Key = ("AG", index, "all parameters")
-            self._gather(builder, stage, key, stage.parameters, (last,), None)
+            self._gather(builder, index, key, stage.parameters, (last,), None)
             last = key
         builder.add(("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,))
 
     def _tail_exchange(self, builder: ProgramBuilder, stage: Stage) -> None:
         index = stage.index
-        after = self._end(stage, BACKWARD, self._last_backward(stage))
+        after = self._last_pass(stage)
         if self.exchanges and not self.strategy.overlap_dp and stage.parameters:
-            self._reduce(builder, stage, ("RS", index, "all gradients"), stage.parameters, after, None)
+            self._reduce(builder, index, ("RS", index, "all gradients"), stage.parameters, after, None)
         if self._shares_embedding(stage):
             size = self.shard.embedding_parameters * self.strategy.gradient_bytes
             op = Collective("all_reduce", size, self.shard.mesh.embedding)
@@ -428,23 +497,28 @@ class Planner:
                 wait_cause="pipeline",
             )
 
+    def _last_pass(self, stage: Stage) -> Key:
+        one = self._order(stage)[-1]
+        part = next(part for part in stage.parts if part.index == one.part)
+        return self._end(part, one.kind, one.microbatch)
+
     def _shares_embedding(self, stage: Stage) -> bool:
         tied = self.shard.workload.architecture.tied_embeddings and not self.shard.workload.frozen_base
-        return tied and self.layout.pp > 1 and (stage.has_embedding or stage.has_head)
+        return tied and stage.has_embedding != stage.has_head
 
     def _gradient_ends(self, stage: Stage) -> tuple[Key, ...]:
         """The tasks after which this stage's gradients are final."""
         index = stage.index
-        ends: list[Key] = [self._end(stage, BACKWARD, self._last_backward(stage))]
+        ends: list[Key] = [self._last_pass(stage)]
         if self.exchanges and stage.parameters:
             if self.strategy.overlap_dp:
-                last = [p for p in reversed(stage.pieces) if p.parameters][-1]
-                ends.append(("RS", index, last.name))
+                for part in stage.parts:
+                    ends += [("RS", part.index, p.name) for p in part.pieces if p.parameters][:1]
             else:
                 ends.append(("RS", index, "all gradients"))
         if self.fsdp and self.dp.size > 1:
-            m = self._last_backward(stage)
-            pieces = [p for p in self._pieces(stage, BACKWARD, m) if p.parameters]
+            part, m = stage.parts[0], self._final[stage.index].microbatch
+            pieces = [p for p in self._pieces(part, BACKWARD, m) if p.parameters]
             roots = [p for p in pieces if p.layers[0] == p.layers[1]]
             ends.append(("RS", m, "root") if roots else ("RS", m, pieces[-1].name))
         if self._shares_embedding(stage):

@@ -1,40 +1,54 @@
-"""One pipeline stage cut into pieces: as coarse as its dependencies permit."""
+"""Pipeline stages and their parts of the model, cut into pieces: as coarse as their dependencies permit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from sim.parallel.layer_work import LayerWork, Weights, total
+from sim.parallel.schedule import BACKWARD, FORWARD, SPLIT, WEIGHT
 from sim.parallel.sharding import Shard
 from sim.program import Work
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of consecutive work inside a stage. ``name`` is a layer id, ``embedding`` or ``head``."""
+    """A run of consecutive work inside a part. ``name`` is a layer id, ``embedding`` or ``head``.
+
+    ``weight`` is empty where the schedule does not split the backward.
+    """
 
     name: str
     layers: tuple[int, int]
     forward: tuple[Work, ...]
     backward: tuple[Work, ...]
-    parameters: float  # trainable, on this rank
-    gathered: float  # parameters a full-shard scheme must gather for it
+    weight: tuple[Work, ...]
+    parameters: Weights  # trainable, on this rank
+    gathered: Weights  # what a full-shard scheme must gather for it
+
+    def work(self, kind: str) -> tuple[Work, ...]:
+        return {FORWARD: self.forward, BACKWARD: self.backward, WEIGHT: self.weight}[kind]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Layers [first, last) of the model on pipeline rank ``index``."""
+class Part:
+    """Layers [first, last) of the model; the ``index``-th part in model order, on one rank of a stage."""
 
     shard: Shard
     index: int
 
+    @cached_property
+    def stage(self) -> int:
+        return self.shard.layout.placement.stage(self.index)
+
     @property
     def first(self) -> int:
-        return sum(self.shard.layout.stage_layers[: self.index])
+        return sum(self.shard.layout.layers_of_part(earlier) for earlier in range(self.index))
 
     @property
     def last(self) -> int:
-        return self.first + self.shard.layout.stage_layers[self.index]
+        return self.first + self.shard.layout.layers_of_part(self.index)
 
     @property
     def has_embedding(self) -> bool:
@@ -42,75 +56,113 @@ class Stage:
 
     @property
     def has_head(self) -> bool:
-        return self.index == self.shard.layout.pp - 1
+        return self.index == self.shard.layout.parts - 1
 
     @property
-    def recomputed(self) -> int:
-        return self.shard.layout.recompute.layers[self.index]
+    def split(self) -> bool:
+        """Whether weight gradients are a pass of their own."""
+        return self.shard.layout.schedule in SPLIT
 
     @property
-    def parameters(self) -> float:
-        """Trainable parameters on one rank of this stage."""
-        return sum(p.parameters for p in self.pieces)
+    def parameters(self) -> Weights:
+        """Trainable parameters on one rank."""
+        return total(p.parameters for p in self.pieces)
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """Embedding, layers, head: the finest cut."""
-        shard = self.shard
-        pieces: list[Piece] = []
-        outer = shard.workload.architecture
-        if self.has_embedding:
-            table = outer.embedding_parameters / shard.layout.tp
-            pieces.append(
-                Piece(
-                    "embedding",
-                    (self.first, self.first),
-                    shard.embedding_forward,
-                    shard.embedding_backward,
-                    shard.embedding_parameters,
-                    table,
-                )
-            )
+        shard, recomputed = self.shard, self.shard.layout.recomputed_of_part(self.index)
+        pieces = [self._embedding] if self.has_embedding else []
         for layer in range(self.first, self.last):
-            again = shard.recompute if layer - self.first < self.recomputed else ()
-            pieces.append(
-                Piece(
-                    f"layer {layer}",
-                    (layer, layer + 1),
-                    shard.forward,
-                    (*again, *shard.backward),
-                    shard.layer_parameters,
-                    outer.layer_parameters / shard.layout.tp,
-                )
-            )
+            again = layer - self.first < recomputed
+            pieces.append(self._piece(f"layer {layer}", (layer, layer + 1), shard.layer(layer), again))
         if self.has_head:
-            head = outer.head_parameters / shard.layout.tp + outer.norm_parameters
-            pieces.append(
-                Piece(
-                    "head",
-                    (self.last, self.last),
-                    shard.head_forward,
-                    shard.head_backward,
-                    shard.head_parameters,
-                    head,
-                )
-            )
+            pieces.append(self._head)
         return tuple(pieces)
+
+    @property
+    def _embedding(self) -> Piece:
+        """Nothing waits for the gradient of a table, so it is not split."""
+        shard = self.shard
+        table = shard.workload.architecture.embedding_parameters / shard.layout.tp
+        return Piece(
+            "embedding",
+            (self.first, self.first),
+            shard.embedding_forward,
+            shard.embedding_backward,
+            (),
+            Weights(shard.embedding_parameters),
+            Weights(table),
+        )
+
+    @property
+    def _head(self) -> Piece:
+        """Not split either: a weight gradient put off would keep the gradient of all logits (docs/adr/010)."""
+        work = self.shard.head
+        return Piece(
+            "head",
+            (self.last, self.last),
+            work.forward,
+            work.backward,
+            (),
+            work.parameters,
+            work.gathered,
+        )
+
+    def _piece(self, name: str, layers: tuple[int, int], work: LayerWork, again: bool) -> Piece:
+        backward = work.backward_input if self.split else work.backward
+        return Piece(
+            name,
+            layers,
+            work.forward,
+            (*(work.recompute if again else ()), *backward),
+            work.backward_weight if self.split else (),
+            work.parameters,
+            work.gathered,
+        )
 
     @cached_property
     def whole(self) -> Piece:
-        """The stage as one piece: identical works of its layers are counted, not repeated."""
+        """The part as one piece: identical works of its layers are counted, not repeated."""
+        backwards = tuple(reversed(self.pieces))
         return Piece(
-            f"layers {self.first}-{self.last - 1}",
+            f"layers {self.first}-{self.last - 1}" if self.last > self.first else self.pieces[0].name,
             (self.first, self.last),
-            folded([w for p in self.pieces for w in p.forward]),
-            folded([w for p in reversed(self.pieces) for w in p.backward]),
+            folded(w for p in self.pieces for w in p.forward),
+            folded(w for p in backwards for w in p.backward),
+            folded(w for p in backwards for w in p.weight),
             self.parameters,
-            sum(p.gathered for p in self.pieces),
+            total(p.gathered for p in self.pieces),
         )
 
 
-def folded(works: list[Work]) -> tuple[Work, ...]:
+@dataclass(frozen=True)
+class Stage:
+    """One rank of the pipeline and the parts of the model that it holds."""
+
+    shard: Shard
+    index: int
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """In model order."""
+        return tuple(Part(self.shard, k) for k in self.shard.layout.placement.on_stage(self.index))
+
+    @property
+    def has_embedding(self) -> bool:
+        return any(part.has_embedding for part in self.parts)
+
+    @property
+    def has_head(self) -> bool:
+        return any(part.has_head for part in self.parts)
+
+    @property
+    def parameters(self) -> Weights:
+        """Trainable parameters on one rank of this stage."""
+        return total(part.parameters for part in self.parts)
+
+
+def folded(works: Iterable[Work]) -> tuple[Work, ...]:
     """Adds up the counts of equal (op, cause) pairs, in order of first appearance."""
     counts: dict[tuple[object, str], float] = {}
     ops: dict[tuple[object, str], Work] = {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.parallel.held_layers import held_layers
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
-from sim.workload.architecture import Architecture
+from sim.workload.architecture import Architecture, LayerKind
+from sim.workload.workload import Workload
 
 
 def padded_vocabulary(vocab: int, tp: int, multiple: int, extra_tokens: int = 0) -> int:
@@ -23,9 +25,11 @@ class StageParameters:
     layer; norms, row biases and learned positions are whole on every rank.
     """
 
-    layer: float
-    linear: float  # the part of ``layer`` that is weights of linear layers
+    layer: float  # the largest one, experts of this rank included
+    linear: float  # weights of the linear layers of all blocks, routed experts aside
     layers: int
+    blocks: float  # all of them, experts of this rank included
+    experts: float  # the part of ``blocks`` that is routed experts
     embedding: float  # first stage: token table and learned positions
     head: float  # last stage: output layer (zero when tied to an embedding of the same stage)
     final_norm: float  # last stage
@@ -39,7 +43,11 @@ class StageParameters:
     @property
     def total(self) -> float:
         """Base model without adapters."""
-        return self.layer * self.layers + self.root
+        return self.blocks + self.root
+
+    def spread(self, degree: int, expert_degree: int) -> float:
+        """``total`` with shared parameters over ``degree`` ranks, experts over ``expert_degree``."""
+        return (self.total - self.experts) / degree + self.experts / expert_degree
 
 
 def stage_parameters(
@@ -49,15 +57,23 @@ def stage_parameters(
 
     A tied model with several stages holds a second copy of the table on its last stage.
     """
-    first, last = stage == 0, stage == layout.pp - 1
+    first, last = stage == 0, stage == layout.head_stage
     table = vocab * architecture.hidden / layout.tp
     learned = architecture.max_positions * architecture.hidden if architecture.position == "learned" else 0
-    own_head = not architecture.tied_embeddings or layout.pp > 1
-    layers = layout.stage_layers[stage]
+    own_head = not architecture.tied_embeddings or layout.head_stage > 0
+    held = held_layers(architecture, layout, stage)
+    layers = len(held)
+    routed = sum(layer.routed for layer in held)
+    block, with_experts = (layer_parameters(architecture, layout.tp, routed=r) for r in (False, True))
+    experts = rank_experts(architecture, layout)
+    further = architecture.mtp_layers if last else 0
+    projection = 2.0 * architecture.hidden**2 / layout.tp + 3.0 * architecture.norm_parameters
     return StageParameters(
-        layer=layer_parameters(architecture, layout.tp),
-        linear=architecture.layer_linear_parameters / layout.tp,
+        layer=with_experts + experts if routed else block,
+        linear=_linear_weights(architecture, layout.tp, layers, routed),
         layers=layers,
+        blocks=block * (layers - routed) + (with_experts + experts) * routed + further * projection,
+        experts=experts * routed,
         embedding=table + learned if first else 0.0,
         head=table if last and own_head else 0.0,
         final_norm=float(architecture.norm_parameters) if last else 0.0,
@@ -65,8 +81,27 @@ def stage_parameters(
     )
 
 
-def layer_parameters(architecture: Architecture, tp: int) -> float:
-    """Parameters of one block on one rank: linear weights / tp, norms whole (findings: 2h for RMSNorm)."""
+def rank_experts(architecture: Architecture, layout: Layout) -> float:
+    """Parameters of the routed experts of one layer on one rank."""
+    if architecture.experts is None:
+        return 0.0
+    return architecture.experts.count / layout.ep * architecture.expert_parameters / layout.tp
+
+
+def _linear_weights(architecture: Architecture, tp: int, layers: int, routed: int) -> float:
+    if architecture.experts is None:
+        return architecture.layer_linear_parameters / tp * layers
+    replicated = architecture.routed_layer_replicated - architecture.attention_extras
+    return (architecture.layer_linear_parameters * (layers - routed) + replicated * routed) / tp
+
+
+def layer_parameters(architecture: Architecture, tp: int, *, routed: bool = False) -> float:
+    """Parameters of one block on one rank: linear weights / tp, norms whole (findings: 2h for RMSNorm).
+
+    Without its routed experts; the router and projections to latents are whole on every rank.
+    """
+    if architecture.latent is not None or (routed and architecture.experts is not None):
+        return _special_layer_parameters(architecture, tp, routed=routed)
     whole = 2.0 * architecture.norm_parameters
     split = float(architecture.layer_linear_parameters)
     if architecture.qkv_bias:
@@ -75,6 +110,18 @@ def layer_parameters(architecture: Architecture, tp: int) -> float:
         split += architecture.ffn_in_width
         whole += 2.0 * architecture.hidden
     return split / tp + whole
+
+
+def _special_layer_parameters(architecture: Architecture, tp: int, *, routed: bool) -> float:
+    total = float(architecture.routed_layer_replicated if routed else architecture.layer_parameters)
+    linears = _workload(architecture).layer_linears(LayerKind(routed))
+    split = float(sum(x.inputs * x.outputs for x in linears if x.shard != "sequence"))
+    return split / tp + (total - split)
+
+
+def _workload(architecture: Architecture) -> Workload:
+    """The shapes of its linear layers; length and format do not matter to them."""
+    return Workload(architecture, sequence_length=1, precision="bf16")
 
 
 def adapter_parameters(architecture: Architecture, request: MemoryRequest, tp: int) -> float:
@@ -88,7 +135,12 @@ def adapter_parameters(architecture: Architecture, request: MemoryRequest, tp: i
 
 def shard_degree(layout: Layout) -> int:
     """Ranks that share one optimizer or FSDP shard: data *and* context parallel."""
-    return layout.dp * layout.cp
+    return layout.shard_ranks
+
+
+def expert_shard_degree(layout: Layout) -> int:
+    """The same for routed experts: ranks that hold the same ones."""
+    return max(1, layout.shard_ranks // layout.ep)
 
 
 def state_bytes(
@@ -96,21 +148,30 @@ def state_bytes(
 ) -> dict[str, float]:
     """Bytes of parameters, gradients and optimizer that stay for the whole step.
 
-    ddp: nothing divided; zero-1: the optimizer is; fsdp: all three are, over dp·cp. A frozen base
+    ddp: nothing divided; zero-1: the optimizer is; zero-2: gradients too; fsdp: all three are, over dp·cp
+    (hsdp: over the part of them that one copy of the model is spread over). A frozen base
     keeps its parameters only (8-bit linear weights: one byte each).
     """
-    degree = shard_degree(layout)
-    trained = parameters.adapters if request.frozen else parameters.total
-    linear = parameters.linear * parameters.layers
+    degrees = shard_degree(layout), expert_shard_degree(layout)
+    linear = parameters.linear
     held = request.linear_bytes * linear
-    held += request.parameter_bytes * (parameters.total - linear + parameters.adapters)
-    everything = degree if layout.data_sharding == "fsdp" else 1
-    optimizer_degree = 1 if layout.data_sharding == "ddp" else degree
+    held += request.parameter_bytes * (parameters.total - parameters.experts - linear + parameters.adapters)
+    everything = degrees if layout.data_sharding == "fsdp" else (1, 1)
+    gradient_degrees = degrees if layout.shards_gradients else (1, 1)
+    optimizer_degrees = (1, 1) if layout.data_sharding == "ddp" else degrees
+    experts = request.parameter_bytes * parameters.experts / everything[1]
     return {
-        "parameters": held / everything,
-        "gradients": request.gradient_bytes * trained / everything,
-        "optimizer": request.optimizer_bytes(facts) * trained / optimizer_degree,
+        "parameters": held / everything[0] + experts,
+        "gradients": request.gradient_bytes * trained(parameters, request, *gradient_degrees),
+        "optimizer": request.optimizer_bytes(facts) * trained(parameters, request, *optimizer_degrees),
     }
+
+
+def trained(parameters: StageParameters, request: MemoryRequest, degree: int, expert_degree: int) -> float:
+    """Trainable parameters of one rank's shard."""
+    if request.frozen:
+        return parameters.adapters / degree
+    return parameters.spread(degree, expert_degree)
 
 
 def gathered_bytes(parameters: StageParameters, layout: Layout, request: MemoryRequest) -> float:
@@ -125,11 +186,11 @@ def gathered_bytes(parameters: StageParameters, layout: Layout, request: MemoryR
 
 
 def reduction_bytes(parameters: StageParameters, layout: Layout, request: MemoryRequest) -> float:
-    """FSDP: unsharded gradients on their way: one block's reduce-scatter input and the root unit's.
+    """FSDP, ZeRO-2: unsharded gradients on their way: one block's reduce-scatter input and the root unit's.
 
     A block reduces in the gradient's format; the root's gradient is in the computing format.
     """
-    if layout.data_sharding != "fsdp":
+    if not layout.shards_gradients:
         return 0.0
     if request.frozen:
         return request.gradient_bytes * parameters.adapters / max(parameters.layers, 1)
@@ -147,19 +208,17 @@ def weight_gradient_buffer_bytes(
 ) -> float:
     """Dummy gradients that fused accumulation keeps: one per *distinct* weight shape of the stage.
 
-    Not under FSDP (its hooks need the real gradient) and not for a frozen base.
+    Not where gradients are sharded (the hooks need the real gradient) and not for a frozen base.
     """
-    if not facts.fused_gradient_accumulation or layout.data_sharding == "fsdp" or request.frozen:
+    if not facts.fused_gradient_accumulation or layout.shards_gradients or request.frozen:
         return 0.0
-    h, q, kv, tp = architecture.hidden, architecture.q_width, architecture.kv_width, layout.tp
+    workload, tp = _workload(architecture), layout.tp
     shapes: set[tuple[float, float]] = set()
-    if layout.stage_layers[stage]:
-        shapes |= {
-            ((q + 2 * kv) / tp, h),
-            (h, q / tp),
-            (architecture.ffn_in_width / tp, h),
-            (h, architecture.ffn / tp),
-        }
-    if stage == layout.pp - 1:
-        shapes.add((vocab / tp, h))
+    for routed in {layer.routed for layer in held_layers(architecture, layout, stage)}:
+        linears = workload.layer_linears(LayerKind(routed)) + (workload.expert_linears if routed else ())
+        for linear in linears:
+            outputs = linear.outputs / (tp if linear.shard == "column" else 1)
+            shapes.add((outputs, linear.inputs / (tp if linear.shard == "row" else 1)))
+    if stage == layout.head_stage:
+        shapes.add((vocab / tp, architecture.hidden))
     return request.element_bytes * sum(rows * columns for rows, columns in shapes)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.parallel.feed import Feed
+
 
 @dataclass(frozen=True)
 class Strategy:
     """Communication choices of a plan. ``blocking_p2p`` is a fact of the stack, the rest are the user's.
 
     ``prefetch`` is how many layers ahead FSDP gathers; ``reshard`` frees them after the forward pass
-    so that the backward pass gathers them again.
+    so that the backward pass gathers them again. ``feed`` None: samples are always there.
     """
 
     overlap_dp: bool = True
     overlap_tp: bool = False
+    overlap_ep: bool = False
     overlap_pp: bool = True
     gradient_bytes: float = 4.0  # per element, on the wire
     parameter_bytes: float = 2.0
     prefetch: int = 1
     reshard: bool = True
+    feed: Feed | None = None

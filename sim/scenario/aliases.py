@@ -40,6 +40,13 @@ ALIASES: tuple[Alias, ...] = (
     Alias("parallelism", "tensor_model_parallel_size", "tp", _MEGATRON),
     Alias("parallelism", "pipeline_model_parallel_size", "pp", _MEGATRON),
     Alias("parallelism", "context_parallel_size", "cp", _MEGATRON),
+    Alias(
+        "parallelism",
+        "cp_comm_type",
+        "cp_method",
+        _MEGATRON,
+        {"p2p": "ring", "all_gather": "all-gather", "a2a": "all-to-all"},
+    ),
     Alias("parallelism", "expert_model_parallel_size", "ep", _MEGATRON),
     Alias("parallelism", "tensor_parallel_degree", "tp", _TITAN),
     Alias("parallelism", "pipeline_parallel_degree", "pp", _TITAN),
@@ -52,6 +59,7 @@ ALIASES: tuple[Alias, ...] = (
         _TITAN,
         {"1F1B": "1f1b", "GPipe": "gpipe", "Interleaved1F1B": "interleaved", "ZBVZeroBubble": "zbv"},
     ),
+    Alias("parallelism", "virtual_pipeline_model_parallel_size", "virtual_stages", _MEGATRON),
     Alias("parallelism", "use_torch_fsdp2", "data_sharding", _MEGATRON, {True: "fsdp", False: None}),
     Alias(
         "parallelism", "use_distributed_optimizer", "data_sharding", _MEGATRON, {True: "zero-1", False: "ddp"}

@@ -51,7 +51,8 @@ def _unused_network(scenario: Scenario) -> Iterator[str]:
 
 
 def _unused_sharing(scenario: Scenario) -> Iterator[str]:
-    p, dp = scenario.parallelism, scenario.dp
+    p = scenario.parallelism
+    dp = scenario.dp * p.cp  # context-parallel ranks exchange gradients and share shards too
     if dp == 1 and given(p, "data_sharding"):
         yield f"parallelism.data_sharding: {p.data_sharding} shares nothing: there is one replica"
     for kind, degree in (("dp", dp), ("tp", p.tp), ("pp", p.pp)):

@@ -5,7 +5,7 @@ Types, bounds and words are here; defaults and consistency are those of ``sim.wo
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -30,8 +30,47 @@ Width = Annotated[int, Whole(1, MOST["hidden"])]
 Flag = Annotated[bool, Field(strict=True)]
 
 
+class InlineExperts(BaseModel):
+    """Experts in place of the MLP. With a ``base`` that has some, what is left out is taken from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: Count | None = Field(default=None, description="Routed experts of a layer")
+    top_k: Count | None = Field(default=None, description="Experts that each token visits")
+    ffn: Width | None = Field(default=None, description="Inner width of one routed expert")
+    shared_ffn: Annotated[int, Whole(0, MOST["ffn"])] | None = Field(
+        default=None, description="Summed inner width of the experts that every token visits; default: 0"
+    )
+    dense_layers: Annotated[int, Whole(0, MOST["layers"])] | None = Field(
+        default=None, description="First layers that keep a dense MLP; default: 0"
+    )
+    every: Count | None = Field(
+        default=None, description="Of the layers after those, every how many-th is routed; default: 1"
+    )
+    groups: Count | None = Field(default=None, description="Groups that the router chooses among; default: 1")
+    group_limit: Count | None = Field(default=None, description="Groups that one token may use; default: 1")
+    router_bias: Flag | None = Field(default=None, description="One bias per expert; default: false")
+    shared_gate: Flag | None = Field(
+        default=None, description="Learned scale of the shared experts; default: false"
+    )
+
+
+class InlineLatentAttention(BaseModel):
+    """Latent attention (MLA). With a ``base`` that has it, what is left out is taken from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query_rank: Annotated[int, Whole(0, MOST["hidden"])] | None = Field(
+        default=None, description="Width of the query latent; 0: queries come straight from the hidden state"
+    )
+    kv_rank: Width | None = Field(default=None, description="Width of the latent of keys and values")
+    rope_dim: Width | None = Field(default=None, description="Rotated part of a key, one for all heads")
+    plain_dim: Width | None = Field(default=None, description="Other part of a key")
+    value_dim: Width | None = Field(default=None, description="Width of one head's values")
+
+
 class InlineModel(BaseModel):
-    """A dense transformer, from nothing (a Llama unless said otherwise) or from a known ``base``."""
+    """A transformer, from nothing (a Llama unless said otherwise) or from a known ``base``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,6 +111,18 @@ class InlineModel(BaseModel):
     )
     qk_norm: Flag = Field(default=DEFAULTS["qk_norm"], description="Norms on queries and keys")
     causal: Flag = Field(default=DEFAULTS["causal"], description="Decoder (true) or encoder (false)")
+    experts: InlineExperts | None = Field(default=None, description="Routed experts; default: none")
+    latent: InlineLatentAttention | None = Field(default=None, description="Latent attention; default: none")
+    window: Annotated[int, Whole(0, MOST["window"])] = Field(
+        default=0, description="Tokens before it that each one attends to; 0: all"
+    )
+    full_every: Annotated[int, Whole(0, MOST["full_every"])] = Field(
+        default=0, description="With a window: every how many-th layer attends to all; 0: none"
+    )
+    sinks: Flag = Field(default=False, description="One learned attention sink per head")
+    mtp_layers: Annotated[int, Whole(0, MOST["mtp_layers"])] = Field(
+        default=0, description="Layers that predict further tokens"
+    )
     published_parameters: Annotated[float, Number(1, 1e16)] | None = Field(
         default=None, description="Parameter count its authors publish; must agree with the widths to 1 %"
     )
@@ -91,7 +142,7 @@ class InlineModel(BaseModel):
 
     def architecture(self) -> Architecture:
         """The same with every default filled in. Raises a validation error for widths that disagree."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
+        given = {name: _plain(getattr(self, name)) for name in sorted(self.model_fields_set)}
         try:
             return architecture_from_mapping(
                 {name: value for name, value in given.items() if value is not None}
@@ -103,11 +154,24 @@ class InlineModel(BaseModel):
 def inline_fields(architecture: Architecture) -> dict[str, Any]:
     """The mapping that loads to ``architecture``."""
     mapping = {field.name: getattr(architecture, field.name) for field in fields(architecture)}
+    for part in ("experts", "latent"):
+        if mapping[part] is None:
+            del mapping[part]
+        else:
+            mapping[part] = asdict(mapping[part])
     if mapping["published_parameters"] is None:
         del mapping["published_parameters"]
     if not mapping["max_positions"]:
         del mapping["max_positions"]
     return mapping
+
+
+def _plain(value: object) -> object:
+    """A nested mapping with what was given, anything else as it is."""
+    if isinstance(value, InlineExperts | InlineLatentAttention):
+        given = {name: getattr(value, name) for name in sorted(value.model_fields_set)}
+        return {name: field for name, field in given.items() if field is not None}
+    return value
 
 
 UNION_TAGS = frozenset({"<name>", "<inline>", "<built>"})

@@ -29,7 +29,9 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Scenario.model_json_schema(by_alias=True, mode="validation")
     definitions = schema["$defs"]
-    definitions["InlineModel"] = InlineModel.model_json_schema(by_alias=True)
+    inline = InlineModel.model_json_schema(by_alias=True)
+    definitions |= inline.pop("$defs", {})
+    definitions["InlineModel"] = inline
     _take_names(schema, definitions)
     _take_short_recompute(definitions["RecomputeSpec"])
     _take_aliases(definitions)

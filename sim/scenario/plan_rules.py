@@ -16,15 +16,6 @@ MOST_CHUNKS = 100_000
 _DEGREES = ("parallelism.tp", "parallelism.pp", "parallelism.cp")
 
 
-def only_modelled_degrees(scenario: Scenario) -> Iterator[Finding]:
-    if scenario.parallelism.cp > 1:
-        yield finding(
-            f"{scenario.parallelism.cp}: context parallelism is {NOT_YET}: only 1", "parallelism.cp"
-        )
-    if scenario.parallelism.ep > 1:
-        yield finding(f"{scenario.parallelism.ep}: expert parallelism is {NOT_YET}: only 1", "parallelism.ep")
-
-
 def gpus_divide_into_replicas(scenario: Scenario) -> Iterator[Finding]:
     p, gpus = scenario.parallelism, scenario.gpus
     replica = p.tp * p.pp * p.cp
@@ -105,7 +96,7 @@ def step_is_short_enough_to_simulate(scenario: Scenario) -> Iterator[Finding]:
     p, training = scenario.parallelism, scenario.training
     if scenario.gpus % (p.tp * p.pp * p.cp) or training.global_batch % (training.micro_batch * scenario.dp):
         return
-    blocks = p.pp if p.pp > 1 else machine.architecture(scenario).layers
+    blocks = scenario.parts if p.pp > 1 else machine.architecture(scenario).layers
     chunks = scenario.microbatches * blocks
     if chunks > MOST_CHUNKS:
         per_replica = MOST_CHUNKS // blocks
@@ -117,19 +108,35 @@ def step_is_short_enough_to_simulate(scenario: Scenario) -> Iterator[Finding]:
 
 
 def stages_have_layers(scenario: Scenario) -> Iterator[Finding]:
-    pp, layers = scenario.parallelism.pp, machine.architecture(scenario).layers
-    if pp > layers:
-        yield finding(f"{pp} stages for {layers} layers: every stage needs at least one", "parallelism.pp")
+    p, layers = scenario.parallelism, machine.architecture(scenario).layers
+    if p.pp > layers:
+        yield finding(f"{p.pp} stages for {layers} layers: every stage needs at least one", "parallelism.pp")
+    elif scenario.parts > layers and isinstance(p.layout, str):
+        yield finding(
+            f"{p.pp} stages with {scenario.parts // p.pp} parts each for {layers} layers: every part needs at "
+            "least one",
+            "parallelism.virtual_stages",
+            "parallelism.schedule",
+        )
 
 
 def layout_covers_the_model(scenario: Scenario) -> Iterator[Finding]:
     p, layers = scenario.parallelism, machine.architecture(scenario).layers
     if isinstance(p.layout, str):
         return
-    if len(p.layout) != p.pp:
-        yield finding(f"{len(p.layout)} entries for {p.pp} stages: one per stage", "parallelism.layout")
+    if len(p.layout) != scenario.parts:
+        each = (
+            "one per stage" if scenario.parts == p.pp else f"one for each of {scenario.parts} virtual stages"
+        )
+        yield finding(f"{len(p.layout)} entries for {p.pp} stages: {each}", "parallelism.layout")
     elif sum(p.layout) != layers:
         yield finding(f"sums to {sum(p.layout)}, the model has {layers} layers", "parallelism.layout")
+    elif 0 in (p.layout[1:-1] if p.schedule == "interleaved" else p.layout):
+        yield finding(
+            "0: only the first and the last part of an interleaved schedule may do without layers: they hold the "
+            "embedding and the output layer",
+            "parallelism.layout",
+        )
 
 
 def recompute_has_layers(scenario: Scenario) -> Iterator[Finding]:
@@ -137,7 +144,7 @@ def recompute_has_layers(scenario: Scenario) -> Iterator[Finding]:
     if wanted is None:
         return
     layers = machine.architecture(scenario).layers
-    largest = ceil(layers / p.pp) if isinstance(p.layout, str) else max(p.layout)
+    largest = ceil(layers / scenario.parts) if isinstance(p.layout, str) else max(p.layout)
     if wanted > largest:
         where = (
             f"the {layers} layers of the model" if p.pp == 1 else f"the {largest} layers of the largest stage"
@@ -150,11 +157,63 @@ def schedule_has_a_pipeline(scenario: Scenario) -> Iterator[Finding]:
         yield finding("has no effect with pp: 1: remove it", "parallelism.schedule")
 
 
+def virtual_stages_are_interleaved(scenario: Scenario) -> Iterator[Finding]:
+    p = scenario.parallelism
+    if p.schedule == "interleaved" and p.virtual_stages == 1:
+        yield finding("interleaved needs virtual_stages of 2 or more", "parallelism.schedule")
+    elif p.schedule != "interleaved" and given(p, "virtual_stages"):
+        yield finding(
+            f"has no effect with schedule: {p.schedule}: remove it, or choose interleaved",
+            "parallelism.virtual_stages",
+        )
+
+
+def interleaved_rounds_are_equal(scenario: Scenario) -> Iterator[Finding]:
+    """Each stage takes up its parts in rounds of about pp micro-batches."""
+    p, training = scenario.parallelism, scenario.training
+    replica = p.tp * p.pp * p.cp
+    if p.schedule != "interleaved" or scenario.gpus % replica:
+        return
+    unit = training.micro_batch * scenario.dp
+    if training.global_batch % unit:
+        return  # another rule says so
+    count = scenario.microbatches
+    rounds = max(1, count // p.pp)
+    if count % rounds:
+        yield finding(
+            f"{count} micro-batches per replica: interleaved needs a multiple of pp ({p.pp}), or fewer: global_batch "
+            f"{count // p.pp * p.pp * unit} or {(count // p.pp + 1) * p.pp * unit}",
+            "training.global_batch",
+        )
+
+
 def fsdp_stands_alone(scenario: Scenario) -> Iterator[Finding]:
     p = scenario.parallelism
-    beside = " and ".join(f"{name}: {degree}" for name, degree in (("tp", p.tp), ("pp", p.pp)) if degree > 1)
-    if p.data_sharding == "fsdp" and beside:
-        yield finding(f"fsdp beside {beside} is {NOT_YET}: ddp or zero-1", "parallelism.data_sharding")
+    if p.data_sharding in ("fsdp", "zero-2") and p.pp > 1:
+        yield finding(
+            f"{p.data_sharding} beside pp: {p.pp} is {NOT_YET}: ddp or zero-1", "parallelism.data_sharding"
+        )
+
+
+def copies_divide_the_replicas(scenario: Scenario) -> Iterator[Finding]:
+    p = scenario.parallelism
+    if given(p, "hsdp_replicas") and p.data_sharding != "fsdp":
+        yield finding(
+            f"has no effect with data_sharding: {p.data_sharding}: remove it, or choose fsdp",
+            "parallelism.hsdp_replicas",
+        )
+        return
+    if p.hsdp_replicas == 1 or scenario.gpus % (p.tp * p.pp * p.cp):
+        return
+    ranks = scenario.dp * p.cp
+    if ranks % p.hsdp_replicas or ranks == p.hsdp_replicas:
+        yield finding(
+            f"{p.hsdp_replicas} must divide dp·cp = {scenario.dp}·{p.cp} = {ranks} and lie below it: each copy is "
+            "sharded over the rest",
+            "parallelism.hsdp_replicas",
+        )
+    if p.ep > 1:
+        yield finding(f"beside ep: {p.ep} is {NOT_YET}", "parallelism.hsdp_replicas")
 
 
 def fsdp_switches_have_fsdp(scenario: Scenario) -> Iterator[Finding]:
@@ -176,7 +235,6 @@ def adapters_are_thinner_than_the_model(scenario: Scenario) -> Iterator[Finding]
 
 
 PLAN_RULES: tuple[Check, ...] = (
-    only_modelled_degrees,
     gpus_divide_into_replicas,
     tensor_parallel_stays_in_a_domain,
     tensor_parallel_divides_the_model,
@@ -189,7 +247,10 @@ PLAN_RULES: tuple[Check, ...] = (
     layout_covers_the_model,
     recompute_has_layers,
     schedule_has_a_pipeline,
+    virtual_stages_are_interleaved,
+    interleaved_rounds_are_equal,
     fsdp_stands_alone,
+    copies_divide_the_replicas,
     fsdp_switches_have_fsdp,
     adapters_are_thinner_than_the_model,
 )

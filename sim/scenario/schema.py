@@ -200,7 +200,8 @@ class RecomputeSpec(Section):
     )
     layers: Annotated[int, Whole(1, 10_000)] | None = Field(
         default=None,
-        description="Fully recomputed layers per pipeline stage (of the model without a pipeline); default: all",
+        description="Fully recomputed layers per pipeline stage, virtual stages each (of the model without a pipeline); "
+        "default: all",
     )
 
     @model_validator(mode="before")
@@ -234,6 +235,75 @@ class LoraSpec(Section):
         if len(set(self.targets)) != len(self.targets):
             raise worded("targets names each layer once")
         return self
+
+
+class MoeSpec(Section):
+    """How tokens reach their experts."""
+
+    balance_factor: Annotated[float, Number(1, 1000)] = Field(
+        default=1.0,
+        description="Tokens of the most loaded rank over the mean: 1 is perfect balance, what a router does by "
+        "itself lies above",
+    )
+    grouped_gemm: Literal["pooled", "loop"] = Field(
+        default="pooled",
+        description="pooled: one kernel for all experts of a rank; loop: one after the other",
+    )
+    dispatch: Literal["plain", "deduplicated", "fused"] = Field(
+        default="plain",
+        description="plain: all-to-all of one copy per chosen expert; deduplicated: one copy per rank, and one "
+        "per node over the network (DeepEP, MORI); fused: that, inside the experts' matrix products",
+    )
+    capacity_factor: Annotated[float, Number(0.01, 1000)] | None = Field(
+        default=None,
+        description="Every expert computes this many times its fair share of tokens, padded or dropped; "
+        "default: no token is dropped",
+    )
+    group_limited: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="The model's own limit on groups of experts holds; routing forced to be balanced ignores it",
+    )
+    one_hot: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="Tokens are moved by products with one-hot masks (static-shape compilers); needs a "
+        "capacity_factor",
+    )
+    static_buffer: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="Kernels sweep a buffer for all tokens of the group (static-shape compilers without a capacity)",
+    )
+    dispatch_units: Annotated[int, Whole(1, 1024)] | None = Field(
+        default=None,
+        description="Compute units that a deduplicated or fused dispatch runs on: fewer than 64 slow it; "
+        "default: as many as it needs",
+    )
+
+
+class InputSpec(Section):
+    """How samples reach the GPUs; loading is hidden under the step before, or waited for."""
+
+    sample_bytes: Annotated[float, Quantity("bytes", "1 B", "1 TB")] | None = Field(
+        default=None,
+        alias="bytes_per_sample",
+        description="What crosses the host path per sequence: all input tensors, or the encoded files",
+        json_schema_extra={"unit": "bytes"},
+    )
+    host_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 kB/s", "1000 TB/s")] | None = Field(
+        default=None,
+        alias="host_bandwidth",
+        description="What the host path of one node (storage, memory, PCIe) carries to all its GPUs together",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+    samples_per_s: Annotated[float, Number(1e-6, 1e12)] | None = Field(
+        default=None,
+        description="Sequences that one loader worker prepares per second",
+        json_schema_extra={"unit": "sequences/s"},
+    )
+    workers: Annotated[int, Whole(0, 4096)] = Field(
+        default=1,
+        description="Loader workers of one rank, which run beside the step; 0: the training process loads "
+        "by itself, before each step",
+    )
 
 
 class TrainingSpec(Section):
@@ -273,6 +343,10 @@ class TrainingSpec(Section):
     dropout: Annotated[float, Number(0, 1, below=True)] = Field(
         default=0.0, description="Dropout probability"
     )
+    moe: MoeSpec = Field(default=MoeSpec(), description="Routing, of models with experts")
+    input: InputSpec | None = Field(
+        default=None, description="Input pipeline; default: samples are always there in time"
+    )
 
 
 class OverlapSpec(Section):
@@ -282,6 +356,9 @@ class OverlapSpec(Section):
         default=True, description="Gradient reduction and parameter gathering"
     )
     tp: Annotated[bool, Field(strict=True)] = Field(default=False, description="Tensor-parallel collectives")
+    ep: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="Tokens on their way to experts and back"
+    )
     pp: Annotated[bool, Field(strict=True)] = Field(default=True, description="Pipeline sends and receives")
 
 
@@ -289,16 +366,34 @@ class ParallelismSpec(Section):
     """Who does what. The data-parallel degree follows from the GPU count."""
 
     tp: Degree = Field(default=1, description="Tensor-parallel degree")
-    cp: Degree = Field(default=1, description="Context-parallel degree; only 1 in this version")
-    pp: Degree = Field(default=1, description="Pipeline stages")
-    ep: Degree = Field(default=1, description="Expert-parallel degree; only 1 in this version")
-    schedule: Literal["1f1b", "gpipe"] = Field(default="1f1b", description="Pipeline schedule")
-    layout: Annotated[Literal["auto"] | tuple[int, ...], StageLayers(1024, Whole(1, 10_000))] = Field(
-        default="auto", description="Layers of each pipeline stage; auto: as even as they go"
+    cp: Degree = Field(default=1, description="Context-parallel degree: ranks that share a sequence")
+    cp_method: Literal["ring", "all-gather", "all-to-all"] = Field(
+        default="ring",
+        description="ring: keys and values go round beside attention; all-gather: they are gathered first; "
+        "all-to-all: each rank attends with part of the heads over whole sequences",
     )
-    data_sharding: Literal["ddp", "zero-1", "fsdp"] = Field(
+    pp: Degree = Field(default=1, description="Pipeline stages")
+    ep: Degree = Field(default=1, description="Expert-parallel degree: replicas that share one set of experts")
+    schedule: Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min"] = Field(
+        default="1f1b",
+        description="Pipeline schedule; interleaved: 1f1b over virtual stages; zb-h1: 1f1b with weight gradients "
+        "run apart; zbv, v-half, v-min: that on two parts per stage, with as much, half or a third of the memory",
+    )
+    virtual_stages: Annotated[int, Whole(1, 1024)] = Field(
+        default=1, description="interleaved: parts of the model that each stage holds"
+    )
+    layout: Annotated[Literal["auto"] | tuple[int, ...], StageLayers(1024, Whole(0, 10_000))] = Field(
+        default="auto",
+        description="Layers of each pipeline stage, or of each virtual one in model order; auto: as even as they go",
+    )
+    data_sharding: Literal["ddp", "zero-1", "zero-2", "fsdp"] = Field(
         default="zero-1",
-        description="ddp: replicas; zero-1: optimizer state sharded; fsdp: parameters and gradients too",
+        description="ddp: replicas; zero-1: optimizer state sharded; zero-2: gradients too, reduced after every "
+        "micro-batch; fsdp: parameters too",
+    )
+    hsdp_replicas: Degree = Field(
+        default=1,
+        description="fsdp: copies of the sharded model; each is spread over dp·cp / hsdp_replicas neighbours",
     )
     sequence_parallel: Annotated[bool, Field(strict=True)] = Field(
         default_factory=lambda fields: bool(fields.get("tp", 1) > 1),
@@ -359,6 +454,13 @@ class Scenario(Section):
         """Data-parallel replicas: GPUs / (tp·cp·pp)."""
         parallelism = self.parallelism
         return self.gpus // (parallelism.tp * parallelism.cp * parallelism.pp)
+
+    @property
+    def parts(self) -> int:
+        """Parts that pipeline stages cut the model into."""
+        p = self.parallelism
+        folded = p.schedule in ("zbv", "v-half", "v-min")
+        return p.pp * (2 if folded else p.virtual_stages)
 
     @property
     def microbatches(self) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from fakes.scenarios import changes, small
 
-from sim.ops import Collective
+from sim.ops import Collective, Shift
 from sim.program import COMPUTE, SEND, Program
 from sim.results import Record
 from sim.step import Step
@@ -28,10 +28,34 @@ PLANS = (
     "pp=2 layout=[3,1]",
     "pp=2 layout=[1,3] schedule=gpipe",
     "pp=4 schedule=gpipe overlap.pp=false data_sharding=ddp overlap.dp=false",
+    "pp=2 schedule=interleaved virtual_stages=2",
+    "pp=2 schedule=interleaved virtual_stages=2 data_sharding=ddp overlap.dp=false training.recompute=full",
+    "tp=2 pp=2 schedule=interleaved virtual_stages=2 training.recompute={layers:1} model.layers=6 layout=[2,1,2,1]",
+    "pp=2 schedule=interleaved virtual_stages=3 layout=[0,1,1,1,1,0] training.recompute=full",
+    "pp=4 schedule=zb-h1",
+    "tp=2 pp=2 schedule=zb-h1 training.recompute=full",
+    "pp=4 schedule=zb-h1 training.lora={rank:8}",
+    "pp=2 schedule=zbv",
+    "pp=2 schedule=zbv model.tied_embeddings=true data_sharding=ddp",
+    "pp=4 schedule=v-half model.layers=9 layout=[1,1,1,1,2,1,1,1]",
+    "tp=2 pp=2 schedule=v-min overlap.pp=false training.precision=fp8",
     "data_sharding=fsdp",
     "data_sharding=fsdp reshard=false prefetch=2",
     "data_sharding=fsdp prefetch=0 training.micro_batch=2",
     "data_sharding=fsdp overlap.dp=false",
+    "data_sharding=fsdp tp=2",
+    "data_sharding=fsdp hsdp_replicas=2",
+    "data_sharding=fsdp hsdp_replicas=2 cluster.nodes=2 cp=2 tp=2 reshard=false",
+    "data_sharding=zero-2",
+    "data_sharding=zero-2 tp=2 overlap.dp=false",
+    "cp=2",
+    "cp=4 tp=2 cp_method=all-gather",
+    "cp=8 cp_method=all-to-all data_sharding=zero-2",
+    "cp=2 pp=2 tp=2",
+    "cp=2 training.recompute=full data_sharding=fsdp",
+    "cp=2 cp_method=all-to-all training.recompute=selective",
+    "cp=4 cp_method=all-gather training.recompute=operator",
+    "cp=4 model.causal=false cp_method=ring data_sharding=ddp",
     "data_sharding=fsdp cluster.nodes=2",
     "data_sharding=fsdp training.lora={rank:16}",
     "data_sharding=ddp training.lora={rank:16,targets:[qkv]}",
@@ -48,6 +72,9 @@ PLANS = (
     "model.tied_embeddings=true pp=2 data_sharding=ddp",
     "model.mlp=gelu model.norm=layernorm model.position=learned model.max_positions=2048 model.causal=false",
 )
+
+
+AXES = ("tp", "cp", "dp", "dp replicas", "pp", "embedding")
 
 
 @pytest.fixture(params=PLANS, ids=lambda plan: plan or "zero-1")
@@ -172,7 +199,10 @@ def test_model_flops_are_those_of_the_records_but_for_attention() -> None:
     [
         "tp=8", "tp=2", "pp=4", "tp=2 pp=2", "tp=4 pp=2 schedule=gpipe", "data_sharding=fsdp",
         "training.micro_batch=4", "tp=8 training.micro_batch=8", "cluster.nodes=2", "pp=2 layout=[3,1]",
-        "cluster.gpus=1",
+        "cluster.gpus=1", "cp=2", "cp=8 cp_method=all-gather", "cp=4 tp=2 cp_method=all-to-all", "data_sharding=zero-2",
+        "data_sharding=fsdp tp=4 hsdp_replicas=2 cluster.nodes=2",
+        "pp=2 schedule=interleaved virtual_stages=2", "pp=4 schedule=zb-h1", "pp=2 schedule=zbv",
+        "pp=2 schedule=v-half", "pp=2 schedule=v-min training.micro_batch=2",
     ],
 )  # fmt: skip
 def test_every_layout_of_one_model_and_batch_computes_the_same(plan: str) -> None:
@@ -201,11 +231,19 @@ def test_every_send_has_exactly_one_receiver(step: Step) -> None:
             sender = program.tasks[other]
             if sender.stream == SEND and sender.role != task.role:
                 receivers[other] += 1
-                assert abs(sender.role - task.role) == 1
+                assert sender.peer == task.role
                 assert (task.stream, task.microbatch) == (COMPUTE, sender.microbatch)
     sends = [task.id for task in program.tasks if task.stream == SEND]
-    assert len(sends) == 2 * (step.layout.pp - 1) * step.layout.microbatches
+    assert len(sends) == 2 * _hops(step) * step.layout.microbatches
     assert receivers == dict.fromkeys(sends, 1)
+
+
+def _hops(step: Step) -> int:
+    """Borders between parts of the model that lie on different stages: a folded model turns on its last stage."""
+    p = step.scenario.parallelism
+    if p.schedule in ("zbv", "v-half", "v-min"):
+        return 2 * (p.pp - 1)
+    return p.pp * p.virtual_stages - 1
 
 
 def _wire(program: Program, axis: str, cause: str | None = None) -> float:
@@ -214,7 +252,7 @@ def _wire(program: Program, axis: str, cause: str | None = None) -> float:
         work.count * work.op.wire_bytes
         for task in program.tasks
         for work in task.work
-        if isinstance(work.op, Collective)
+        if isinstance(work.op, Collective | Shift)
         and work.op.group.axis == axis
         and (cause is None or work.cause == cause)
     )
@@ -226,31 +264,57 @@ def _rank_parameters(step: Step) -> float:
     if step.workload.lora is not None:
         return step.workload.trainable_parameters / tp
     norms = a.layers * (a.layer_parameters - a.layer_linear_parameters) + a.norm_parameters
-    copies = 2 if not a.tied_embeddings or step.layout.pp > 1 else 1
+    apart = step.layout.pp > 1 and step.scenario.parallelism.schedule != "zbv"
+    copies = 2 if not a.tied_embeddings or apart else 1
     tables = copies * a.vocab * a.hidden + (a.embedding_parameters - a.vocab * a.hidden)
     return norms + (a.layers * a.layer_linear_parameters + tables) / tp
 
 
 def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     layout, a = step.layout, step.architecture
-    share = (layout.dp - 1) / layout.dp
+    ranks = layout.dp * layout.cp // layout.hsdp_replicas
+    share = (ranks - 1) / ranks
     parameters = _rank_parameters(step)
     if layout.data_sharding == "fsdp":  # 2 gathers of the layers, one of the root, one reduction, each time
-        layers = a.layers * a.layer_parameters
-        root = a.embedding_parameters + a.head_parameters + a.norm_parameters
+        norms = a.layers * (a.layer_parameters - a.layer_linear_parameters)
+        layers = a.layers * a.layer_linear_parameters / layout.tp + norms
+        root = (a.embedding_parameters + a.head_parameters) / layout.tp + a.norm_parameters
         gathers = 2 if step.strategy.reshard else 1
         expected = layout.microbatches * share * (2.0 * (gathers * layers + root) + 4.0 * parameters)
+    elif layout.data_sharding == "zero-2":  # a reduce-scatter per micro-batch, one all-gather per step
+        expected = share * (4.0 * layout.microbatches + 2.0) * parameters
     elif layout.data_sharding == "zero-1":  # one reduce-scatter in fp32, one all-gather in bf16
         expected = share * (4.0 + 2.0) * parameters
     else:
         expected = 2.0 * share * 4.0 * parameters
     assert _wire(step.program, "dp") == pytest.approx(expected, rel=1e-12)
+    copies = layout.hsdp_replicas  # all-reduce their shards of every micro-batch's gradients
+    across = layout.microbatches * 2.0 * (copies - 1) / copies * 4.0 * parameters / ranks
+    assert _wire(step.program, "dp replicas") == pytest.approx(across, rel=1e-12)
+
+
+def test_context_parallel_bytes_equal_the_closed_form(step: Step) -> None:
+    """Of n ranks each sends n-1 parts. S tokens each: keys and values of a whole sequence gathered (forward),
+    gathered again and their gradients scattered (backward); or passed on n-1 times, with gradients backward;
+    or (n-1)/n of queries, keys, values and outputs, each way."""
+    layout, a = step.layout, step.architecture
+    row = layout.micro_batch * step.scenario.training.sequence_length / layout.cp * 2.0 / layout.tp
+    keys_values, queries = 2.0 * a.kv_width * row, a.q_width * row
+    if layout.cp_method == "all-to-all":
+        forward = (2.0 * queries + keys_values) * (layout.cp - 1) / layout.cp
+        backward = forward
+    else:
+        forward = (layout.cp - 1) * keys_values
+        backward = 2.0 * forward
+    again = sum(layout.recompute.layers) if layout.recompute.kind in ("full", "selective") else 0
+    expected = layout.microbatches * (a.layers * (forward + backward) + again * forward)
+    assert _wire(step.program, "cp") == pytest.approx(expected, rel=1e-12)
 
 
 def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     """Four all-reduces, or as many gather-scatter pairs, per layer and micro-batch; two more when recomputed."""
     layout, a = step.layout, step.architecture
-    tokens = layout.micro_batch * step.scenario.training.sequence_length
+    tokens = layout.micro_batch * step.scenario.training.sequence_length / layout.cp
     buffer = tokens * a.hidden * 2.0 * (layout.tp - 1) / layout.tp
     recomputed = sum(layout.recompute.layers) if layout.recompute.kind in ("full", "operator") else 0
     layers = (4 * a.layers + 2 * recomputed) * 2.0 * buffer
@@ -266,15 +330,16 @@ def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
 
 def test_pipeline_bytes_equal_the_closed_form(step: Step) -> None:
     layout, a = step.layout, step.architecture
-    tokens = layout.micro_batch * step.scenario.training.sequence_length
+    tokens = layout.micro_batch * step.scenario.training.sequence_length / layout.cp
     message = tokens * a.hidden * 2.0 / layout.tp
-    sent = 2.0 * (layout.pp - 1) * layout.microbatches * message
+    sent = 2.0 * _hops(step) * layout.microbatches * message
     assert _wire(step.program, "pp") == pytest.approx(sent, rel=1e-12)
-    tied = a.tied_embeddings and layout.pp > 1  # first and last stage all-reduce the table between the two
+    folded = step.scenario.parallelism.schedule == "zbv"  # both on the first stage
+    tied = a.tied_embeddings and layout.pp > 1 and not folded  # else they all-reduce the table
     table = a.embedding_parameters / layout.tp * 4.0 if tied else 0.0
     assert _wire(step.program, "embedding") == pytest.approx(2 * table, rel=1e-12)
 
 
 def test_bytes_of_the_records_are_those_of_the_program(step: Step) -> None:
-    program = math.fsum(_wire(step.program, axis) for axis in ("tp", "dp", "pp", "embedding"))
+    program = math.fsum(_wire(step.program, axis) for axis in AXES)
     assert math.fsum(r.bytes for r in step.result.records) == pytest.approx(program, rel=1e-12)

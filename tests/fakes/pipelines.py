@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sim.engine.events import run
 from sim.engine.timeline import Timeline
 from sim.parallel.builder import Key, ProgramBuilder
-from sim.parallel.schedule import FORWARD, stage_order
+from sim.parallel.schedule import BACKWARD, FORWARD, SPLIT, WEIGHT, orders, placement
 from sim.program import COMPUTE, SEND, Program
 
 
@@ -17,29 +17,42 @@ def pipeline(
     microbatches: int,
     *,
     schedule: str = "1f1b",
+    chunks: int = 1,
+    weight_s: Sequence[float] | None = None,
     send_s: float = 0.0,
     blocking: bool = False,
 ) -> tuple[Program, list[float]]:
-    """Program and durations of one step; one entry of ``forward_s`` and ``backward_s`` per stage."""
-    stages = len(forward_s)
+    """Program and durations of one step; one entry per part of the model in model order.
+
+    ``backward_s`` is the whole backward, or its input gradients beside ``weight_s``; a schedule that does
+    not split the backward runs the two together.
+    """
+    parts = len(forward_s)
+    stages = parts // len(placement(schedule, 1, chunks).on_stage(0))
+    place = placement(schedule, stages, chunks)
+    weight_s = weight_s or [0.0] * parts
+    if schedule not in SPLIT:
+        backward_s = [b + w for b, w in zip(backward_s, weight_s, strict=True)]
+    seconds = {FORWARD: forward_s, BACKWARD: backward_s, WEIGHT: weight_s}
     builder = ProgramBuilder(stages)
     duration_s: list[float] = []
-    for stage in range(stages):
+    for stage, order in enumerate(orders(schedule, stages, microbatches, chunks)):
         sent: Key | None = None
-        for direction, microbatch in stage_order(schedule, stage, stages, microbatches):
-            step = 1 if direction == FORWARD else -1
+        for one in order:
+            needed = one.needs(parts)
             waits: list[Key] = []
-            if 0 <= stage - step < stages:
-                waits.append(("send", direction, stage - step, microbatch))
+            if needed is not None:
+                far = place.stage(needed.part) != stage
+                waits.append(("send", *needed) if far else tuple(needed))
             if blocking and sent is not None:
                 waits.append(sent)
-            key: Key = (direction, stage, microbatch)
-            builder.add(key, stage, COMPUTE, direction, direction, (), waits=tuple(waits))
-            duration_s.append((forward_s if direction == FORWARD else backward_s)[stage])
+            builder.add(tuple(one), stage, COMPUTE, one.kind, one.kind, (), waits=tuple(waits))
+            duration_s.append(seconds[one.kind][one.part])
             sent = None
-            if 0 <= stage + step < stages:
-                sent = ("send", direction, stage, microbatch)
-                builder.add(sent, stage, SEND, "send", "send", (), waits=(key,))
+            target = one.part + (1 if one.kind == FORWARD else -1)
+            if one.kind != WEIGHT and 0 <= target < parts and place.stage(target) != stage:
+                sent = ("send", *one)
+                builder.add(sent, stage, SEND, "send", "send", (), waits=(tuple(one),))
                 duration_s.append(send_s)
     return builder.build(), duration_s
 

@@ -15,6 +15,8 @@ import pytest
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, StageMemory, memory_by_stage, worst
 from sim.workload.architecture import Architecture
+from sim.workload.catalog import architecture_from_mapping
+from sim.workload.routing import Routing
 
 MIB = 2.0**20
 
@@ -102,6 +104,31 @@ def test_allocated_by_stage(
 ) -> None:
     stages = b200(architecture, tp, cp, pp, sequence, microbatches)
     assert [s.allocated_bytes / MIB for s in stages] == pytest.approx(measured_mib, rel=1e-4)
+
+
+EXPERT_ROWS = [  # model cut to 4 layers of which the first is dense, ep, pp, measured MiB by stage
+    ("deepseek-v2", 8, 1, (46730,)),
+    ("deepseek-v2", 4, 2, (32343, 45776)),
+    ("deepseek-v3", 8, 1, (106804,)),
+    ("deepseek-v3", 4, 2, (72949, 116738)),
+]
+
+
+@pytest.mark.parametrize(("base", "ep", "pp", "measured_mib"), EXPERT_ROWS)
+def test_allocated_with_experts_and_latent_attention(
+    base: str, ep: int, pp: int, measured_mib: tuple[int, ...]
+) -> None:
+    """Every expert computes the same number of rows, a whole one: only that meets both models."""
+    model = architecture_from_mapping({"base": base, "layers": 4, "experts": {"dense_layers": 1}})
+    layout = Layout(
+        tp=1, cp=1, pp=pp, dp=8 // pp, stage_layers=(4 // pp,) * pp, micro_batch=1, microbatches=4,
+        sequence_parallel=False, data_sharding="zero-1", schedule="1f1b",
+        recompute=Recompute("none", (0,) * pp), ep=ep,
+    )  # fmt: skip
+    request = MemoryRequest(4096, extra_vocab_tokens=1, routing=Routing(capacity_factor=1.0))
+    stages = memory_by_stage(model, layout, request, FACTS)
+    assert [s.allocated_bytes / MIB for s in stages] == pytest.approx(measured_mib, rel=1e-3)
+    assert {s.peak_name for s in stages} == {"token dispatch"}
 
 
 def test_parts_of_the_first_70b_stages() -> None:

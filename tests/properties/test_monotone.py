@@ -125,6 +125,11 @@ STRICT_PLANS = (
     "tp=2 pp=4 cluster.nodes=2 overlap.dp=false",
     "pp=4 schedule=gpipe cluster.nodes=2 overlap.dp=false overlap.pp=false training.recompute=selective",
     "training.attention=unfused cluster.gpus=1",
+    "cp=4 overlap.dp=false",
+    "cp=16 cluster.nodes=2 cp_method=all-gather overlap.dp=false",
+    "cp=2 tp=4 cp_method=all-to-all overlap.dp=false training.recompute=full",
+    "data_sharding=zero-2 overlap.dp=false",
+    "data_sharding=fsdp tp=2 hsdp_replicas=2 cluster.nodes=2",
 )
 """Plans in which no window holds two compute tasks: then every task's time is monotone by itself, and with
 the order of each stream fixed the step is the longest path over them."""

@@ -25,8 +25,8 @@ clusters = st.fixed_dictionaries(
     optional={
         "power_cap": st.floats(100, 750).map(lambda value: f"{value!r} W"),
         "nic": st.sampled_from(["connectx-7", "pollara-400"]),
-        "nics": st.integers(1, 16),
-        "nic_bandwidth": rates,
+        "nics": st.sampled_from([1, 2, 4, 8, 16]),
+        "nic_bandwidth": st.floats(1e9, 5e10).map(lambda value: f"{value!r} B/s"),  # a switch has ports for it
         "gpu": st.fixed_dictionaries(
             {},
             optional={
@@ -63,6 +63,12 @@ trainings = st.fixed_dictionaries(
         "lora": st.sampled_from([None, {"rank": 16}, {"rank": 8, "targets": ["proj"]}]),
         "cross_entropy": st.sampled_from([None, "fused", "unfused"]),
         "dropout": st.floats(0, 0.99),
+        "input": st.sampled_from(
+            [
+                {"samples_per_s": 3.5, "workers": 0},
+                {"bytes_per_sample": "912 B", "host_bandwidth": "5.4 GB/s"},
+            ]
+        ),
     },
 )
 plans = st.sampled_from(
@@ -72,6 +78,8 @@ plans = st.sampled_from(
         {"tp": 2, "pp": 4, "schedule": "gpipe", "overlap": {"tp": True}},
         {"pp": 2, "layout": [15, 17], "data_sharding": "ddp"},
         {"data_sharding": "fsdp", "reshard": False, "prefetch": 2},
+        {"data_sharding": "fsdp", "tp": 2, "hsdp_replicas": 2},
+        {"data_sharding": "zero-2", "tp": 4},
     ]
 )
 models = st.sampled_from(

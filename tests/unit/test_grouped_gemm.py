@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from hwmodels import catalog
 from hwmodels.kernels import BYTES, KernelModel, grouped_utilisation, tile_utilisation
 
-MODEL = KernelModel(catalog.gpu("mi355x"), catalog.stack("primus-2026-mi355x"))
+MODEL = KernelModel(
+    catalog.gpu("mi355x"), replace(catalog.stack("primus-2026-mi355x"), grouped_gemm_efficiency=1.0)
+)
 
 
 def test_one_group_is_a_plain_product_without_split_k() -> None:
@@ -26,6 +30,15 @@ def test_experts_share_the_last_wave_when_pooled() -> None:
     looped = MODEL.grouped_gemm_s(rows, 4096, 8192, "bf16", pooled=False)
     assert grouped_utilisation(rows, 4096, 8192, 256) == pytest.approx(8192 / 8448)
     assert looped > 1.5 * pooled  # split K fills half of what each expert leaves idle
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_experts_run_at_the_share_of_a_plain_product_that_the_stack_states(pooled: bool) -> None:
+    slower = replace(MODEL, stack=replace(MODEL.stack, grouped_gemm_efficiency=0.8, kernel_gap_s=0.0))
+    alone = replace(MODEL, stack=replace(MODEL.stack, kernel_gap_s=0.0))
+    rows = (4096,) * 8
+    whole = alone.grouped_gemm_s(rows, 4096, 8192, "bf16", pooled=pooled)
+    assert slower.grouped_gemm_s(rows, 4096, 8192, "bf16", pooled=pooled) == pytest.approx(whole / 0.8)
 
 
 def test_empty_experts_cost_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Stages, schedules, communicators: who sits where and in which order."""
+"""Stages and communicators: who sits where."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sim.ops import Group
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.mesh import Mesh
-from sim.parallel.schedule import BACKWARD, FORWARD, gpipe, one_f_one_b, stage_order
-from sim.step import stage_layers
+from sim.step import part_layers
 
 
 def layout(tp: int = 1, pp: int = 1, dp: int = 1, *, microbatches: int = 8, schedule: str = "1f1b") -> Layout:
@@ -31,50 +30,15 @@ def layout(tp: int = 1, pp: int = 1, dp: int = 1, *, microbatches: int = 8, sche
 def test_auto_gives_extra_layers_to_the_first_stages(
     layers: int, stages: int, expected: tuple[int, ...]
 ) -> None:
-    assert stage_layers(layers, stages, "auto") == expected
-    assert stage_layers(layers, stages, expected[::-1]) == expected[::-1]
+    assert part_layers(layers, stages, "auto") == expected
+    assert part_layers(layers, stages, expected[::-1]) == expected[::-1]
 
 
 @given(layers=st.integers(1, 500), stages=st.integers(1, 64))
 def test_auto_loses_no_layer_and_is_even(layers: int, stages: int) -> None:
-    found = stage_layers(layers, stages, "auto")
+    found = part_layers(layers, stages, "auto")
     assert (sum(found), len(found)) == (layers, stages)
     assert max(found) - min(found) <= 1
-
-
-# -- schedules -------------------------------------------------------------------------------------
-
-
-def test_1f1b_by_hand() -> None:
-    f, b = FORWARD, BACKWARD
-    assert one_f_one_b(1, 4, 4) == (
-        (f, 0), (f, 1), (f, 2), (b, 0), (f, 3), (b, 1), (b, 2), (b, 3),
-    )  # fmt: skip
-    assert one_f_one_b(3, 4, 2) == ((f, 0), (b, 0), (f, 1), (b, 1))
-
-
-def test_gpipe_by_hand() -> None:
-    f, b = FORWARD, BACKWARD
-    assert gpipe(2) == ((f, 0), (f, 1), (b, 1), (b, 0))
-
-
-@given(
-    stages=st.integers(1, 12), microbatches=st.integers(1, 24), schedule=st.sampled_from(("1f1b", "gpipe"))
-)
-def test_every_stage_runs_every_pass_once_and_holds_no_more_than_the_layout_says(
-    stages: int, microbatches: int, schedule: str
-) -> None:
-    plan = layout(pp=stages, microbatches=microbatches, schedule=schedule)
-    for stage in range(stages):
-        order = stage_order(schedule, stage, stages, microbatches)
-        assert sorted(order) == sorted((d, m) for d in (FORWARD, BACKWARD) for m in range(microbatches))
-        held, most = 0, 0
-        for direction, microbatch in order:
-            held += 1 if direction == FORWARD else -1
-            most = max(most, held)
-            if direction == BACKWARD:
-                assert order.index((FORWARD, microbatch)) < order.index((BACKWARD, microbatch))
-        assert most == plan.in_flight(stage)
 
 
 # -- communicators ---------------------------------------------------------------------------------
@@ -100,10 +64,10 @@ def test_groups_count_the_members_that_share_a_domain(tp: int, dp: int, pp: int,
 
     if domain % (tp * dp) == 0 or (tp * dp) % domain == 0:  # groups do not straddle a border by accident
         assert mesh.tp == Group("tp", tp, together([ranks(plan, 0, 0, t) for t in range(tp)]))
-        assert mesh.dp == Group("dp", dp, together([ranks(plan, 0, d, 0) for d in range(dp)]))
+        assert mesh.dp == Group("dp", dp, together([ranks(plan, 0, d, 0) for d in range(dp)]), stride=tp)
     for stage in range(pp - 1):
         pairs = [[ranks(plan, s, d, t) for s in (stage, stage + 1)] for d in range(dp) for t in range(tp)]
-        if mesh.hop(stage).per_domain == 2:
+        if mesh.hop(stage, stage + 1).per_domain == 2:
             assert all(together(pair) == 2 for pair in pairs)
 
 
@@ -121,12 +85,18 @@ def test_a_hop_leaves_the_node_only_where_the_next_stage_is_elsewhere(
     tp: int, dp: int, hops: list[int]
 ) -> None:
     mesh = Mesh(layout(tp, 4, dp), 8)
-    assert [mesh.hop(stage).per_domain for stage in range(3)] == hops
+    assert [mesh.hop(stage, stage + 1).per_domain for stage in range(3)] == hops
+    assert [mesh.hop(stage + 1, stage) for stage in range(3)] == [mesh.hop(s, s + 1) for s in range(3)]
+
+
+def test_the_hop_from_the_last_stage_to_the_first_spans_the_pipeline() -> None:
+    assert Mesh(layout(2, 4, 2), 8).hop(3, 0) == Group("pp", 2, 1, 12)
+    assert Mesh(layout(1, 4, 2), 8).hop(3, 0) == Group("pp", 2, 2, 6)
 
 
 @pytest.mark.parametrize(("tp", "pp", "per_domain"), [(2, 4, 2), (8, 2, 1)])
 def test_a_tied_embedding_joins_first_and_last_stage(tp: int, pp: int, per_domain: int) -> None:
-    assert Mesh(layout(tp, pp), 8).embedding == Group("embedding", 2, per_domain)
+    assert Mesh(layout(tp, pp), 8).embedding == Group("embedding", 2, per_domain, stride=tp * (pp - 1))
 
 
 def test_gpus_are_the_product_of_the_degrees() -> None:

@@ -30,7 +30,7 @@ runs:
   - {id: seconds, split: check, measured: {step_time_s: 2.0}}
   - {id: tokens, split: check, measured: {tokens_per_s_per_gpu: 4096}}
   - {id: samples, split: check, measured: {samples_per_s: 8.0}}
-  - {id: later, split: check, scenario: {parallelism: {cp: 2}}, measured: {step_time_s: 1.0}}
+  - {id: later, split: check, scenario: {parallelism: {cp: 3}}, measured: {step_time_s: 1.0}}
 """
 
 

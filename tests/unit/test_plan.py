@@ -288,3 +288,61 @@ def test_launches_double_in_the_backward() -> None:
 
     assert layer_work("", "forward layer 1", launches) == [Launches(14)]
     assert layer_work("", "backward layer 1", launches) == [Launches(28)]
+
+
+# -- parts of the model ----------------------------------------------------------------------------
+
+
+def test_each_part_meets_its_gathers_and_gives_up_its_gradients_on_its_own() -> None:
+    """Stage 0 holds layers 0 and 2: the later part's gradients are complete first, and leave first."""
+    program = plan("pp=2 schedule=interleaved virtual_stages=2")
+    assert names(program, COLLECTIVE) == [
+        "gather embedding", "gather layer 0", "gather layer 2", "reduce layer 2", "reduce layer 0",
+        "reduce embedding",
+    ]  # fmt: skip
+    for task in stream(program, COLLECTIVE):
+        if task.name.startswith("reduce"):
+            assert waits(program, task) == [task.name.replace("reduce", "backward")]
+    last = max(t.microbatch for t in program.tasks)
+    later = the(program, COMPUTE, "backward layer 2", last)
+    assert stream(program, COMPUTE).index(later) < stream(program, COMPUTE).index(
+        the(program, COMPUTE, "backward layer 0", last)
+    )
+
+
+def test_an_interleaved_model_goes_round_from_the_last_stage_to_the_first() -> None:
+    program = plan("pp=2 schedule=interleaved virtual_stages=2")
+    assert sorted({(t.role, t.name, t.peer) for t in program.tasks if t.stream == SEND}) == [
+        (0, "send backward to stage 1", 1), (0, "send forward to stage 1", 1),
+        (1, "send backward to stage 0", 0), (1, "send forward to stage 0", 0),
+    ]  # fmt: skip
+    assert len([t for t in program.tasks if t.stream == SEND and t.role == 1 and t.microbatch == 0]) == 3
+
+
+def test_a_folded_model_turns_without_a_message() -> None:
+    program = plan("pp=2 schedule=zbv")
+    (turn,) = (t for t in program.tasks if (t.name, t.microbatch) == ("forward layers 2-2", 1))
+    assert (turn.role, turn.waits) == (1, ())  # layer 1 lies on stage 1 too
+    assert {t.role for t in program.tasks if "embedding" in t.name or "head" in t.name} == {0}
+
+
+def test_weight_gradients_run_apart_and_are_what_the_exchange_waits_for() -> None:
+    program = plan("pp=2 schedule=zb-h1")
+    last = max(t.microbatch for t in program.tasks)
+    weight = the(program, COMPUTE, "weight layer 0", last)
+    assert any(isinstance(w.op, Gemm) for w in weight.work)
+    assert not any(isinstance(w.op, Attention) for w in weight.work)
+    reduce = next(t for t in stream(program, COLLECTIVE) if t.name == "reduce layer 0")
+    assert reduce.waits == (weight.id,)
+    sends = [t for t in stream(program, SEND, 1) if t.name.startswith("send backward")]
+    assert {w for t in sends for w in waits(program, t)} == {"backward layers 2-3"}  # not the weight gradient
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_split_backwards_hold_the_same_work_as_whole_ones(schedule: str) -> None:
+    program = plan(f"pp=2 schedule={schedule} training.recompute=full")
+    kinds = {"backward", "weight"}
+    flops = sum(w.count * w.op.flops for t in program.tasks if t.kind in kinds for w in t.work)
+    whole = plan("pp=2 training.recompute=full")
+    expected = sum(w.count * w.op.flops for t in whole.tasks if t.kind in kinds for w in t.work)
+    assert flops == pytest.approx(expected, rel=1e-12)

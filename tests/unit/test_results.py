@@ -7,7 +7,7 @@ import sys
 import pytest
 from fakes.results import GIB, records, stage_memory, step_result
 
-from sim.results import Record
+from sim.results import PredictionRange, Record
 
 
 def test_causes_that_do_not_sum_to_the_step_are_refused() -> None:
@@ -65,6 +65,27 @@ def test_to_dict_has_the_documented_keys_and_is_json() -> None:
     assert [stage["stage"] for stage in plain["stages"]] == [0, 1]
     assert sum(plain["breakdown_s"].values()) == pytest.approx(plain["step_time_s"], rel=1e-9)
     assert "records" not in plain
+
+
+def test_the_range_is_in_the_documented_form() -> None:
+    result = step_result(
+        range_90=PredictionRange(6.0, 8.0, "new model", "words", ("no measured run in mxfp4",))
+    )
+    assert result.step_time_range_s == (6.0, 8.0)
+    assert json.loads(json.dumps(result.to_dict()))["range_90"] == {
+        "step_time_s": [6.0, 8.0],
+        "kind": "new model",
+        "basis": "words",
+        "outside": ["no measured run in mxfp4"],
+    }
+    assert step_result().step_time_range_s is None
+    assert step_result().to_dict()["range_90"] is None
+
+
+@pytest.mark.parametrize(("low_s", "high_s"), [(7.0, 8.0), (5.0, 6.0), (8.0, 6.0)])
+def test_a_range_that_does_not_hold_the_step_is_refused(low_s: float, high_s: float) -> None:
+    with pytest.raises(ValueError, match="outside its own range"):
+        step_result(range_90=PredictionRange(low_s, high_s, "same stack", "words"))
 
 
 def test_results_cannot_be_changed() -> None:

@@ -203,8 +203,8 @@ def test_every_alias_means_a_field_and_hides_none(alias: object) -> None:
         ),
         (
             "",
-            "pp: 2, pipeline_parallel_schedule: Interleaved1F1B",
-            "scenario.yaml:4:50: parallelism.schedule: 'interleaved' is not modelled",
+            "pp: 2, pipeline_parallel_schedule: DualPipeV",
+            "scenario.yaml:4:50: parallelism.pipeline_parallel_schedule: 'DualPipeV': one of '1F1B'",
         ),
     ],
 )

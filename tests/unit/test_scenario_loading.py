@@ -115,7 +115,7 @@ training:
   micro_batch:
 parallelism:
   tp: "8"
-  cp: 2
+  cp: 0
   data_sharding: zero-3
   scheduel: 1f1b
   dp: 4
@@ -135,8 +135,8 @@ seq_len: 4
         "scenario.yaml:7:14: training.recompute: 'partial': none, selective, operator, full or a mapping",
         "scenario.yaml:8:15: training.micro_batch: null: a whole number from 1 to 1,000,000; remove the line",
         "scenario.yaml:10:7: parallelism.tp: '8': a whole number",
-        "scenario.yaml:11:7: parallelism.cp: 2: context parallelism is not modelled yet",
-        "scenario.yaml:12:18: parallelism.data_sharding: 'zero-3' is not modelled yet: one of ddp, zero-1, fsdp",
+        "scenario.yaml:11:7: parallelism.cp: 0: a whole number from 1 to 65,536",
+        "scenario.yaml:12:18: parallelism.data_sharding: 'zero-3' is not modelled yet: one of ddp, zero-1, zero-2, fsdp",
         "scenario.yaml:13:3: parallelism.scheduel: unknown field 'scheduel'; nearest: schedule",
         "scenario.yaml:14:3: parallelism.dp: is derived, ",
         "scenario.yaml:15:1: seq_len: unknown field here; seq_len belongs in training",

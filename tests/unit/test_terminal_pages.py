@@ -16,7 +16,7 @@ from sim.report.terminal.console import console
 from sim.report.terminal.memory_page import memory_page
 from sim.report.terminal.step_page import plan_words, step_page
 from sim.report.terminal.validation_page import validation_page
-from sim.results import StepResult
+from sim.results import PredictionRange, StepResult
 
 LEDGER = {
     "runs": [
@@ -38,6 +38,11 @@ LEDGER = {
         }},
         "check_by_gpu": {"mi355x": {"mape": 0.0292, "configurations": 1}},
         "memory": {}, "runs": 2, "not_predicted": 1,
+        "range_90": {
+            "configurations": 20, "inside": 18, "share": 0.9,
+            "tuned": {"configurations": 0, "inside": 0, "share": None},
+            "kinds": {"new model": {"configurations": 12, "inside": 11, "share": 11 / 12, "half_width": 0.08}},
+        },
     },
 }  # fmt: skip
 ENTRIES = [
@@ -194,6 +199,23 @@ def test_the_ledger_page_shows_errors_means_and_notes() -> None:
         "65.19 GiB",
     ):
         assert words in text, words
+
+
+def test_the_ledger_page_shows_what_the_ranges_hold() -> None:
+    lines = [line.split() for line in shown(validation_page(LEDGER)).splitlines()]
+    assert ["all", "18/20", "90.0", "%"] in lines
+    assert ["tuned", "0/0"] in lines
+    assert ["as", "new", "model", "11/12", "×", "or", "÷", "1.08", "91.7", "%"] in lines
+    without = shown(validation_page({"runs": [], "summary": {"range_90": {}}}))
+    assert "90 %" not in without
+
+
+def test_the_step_page_shows_the_range_in_the_unit_of_the_step_time() -> None:
+    ranged = step_result(range_90=PredictionRange(6.25, 7.5, "new model", "nine of ten lie inside"))
+    text = shown(step_page(ranged))
+    assert "90 %: 6.250–7.500 s (new model)" in text
+    assert "range: nine of ten lie inside" in text
+    assert "no range: no published run says" in shown(step_page(step_result()))
 
 
 def test_the_entry_page_shows_value_confidence_and_source() -> None:

@@ -21,7 +21,7 @@ LABEL_CELLS = 23
 
 def step_page(result: StepResult) -> RenderableType:
     """The whole page of one result."""
-    parts: list[RenderableType] = [headline(result), Text(), _figures(result)]
+    parts: list[RenderableType] = [headline(result), Text(), _figures(result), *_range_basis(result)]
     parts += [Text(), _heading("Where the step goes"), *_breakdown(result)]
     parts += [Text(), *memory_summary(result)]
     parts += [Text(), _bottleneck(result)]
@@ -58,7 +58,7 @@ def _figures(result: StepResult) -> RenderableType:
     counted = f"model FLOPs, {result.mfu_convention} convention; recomputation not counted"
     peak = f"of {teraflops(result.mfu_peak_flops)}, the {result.mfu_peak_name}"
     rows = (
-        ("step time", duration(result.step_time_s), ""),
+        ("step time", duration(result.step_time_s), _range(result)),
         (
             "tokens/s/GPU",
             significant(result.tokens_per_s_per_gpu),
@@ -74,6 +74,21 @@ def _figures(result: StepResult) -> RenderableType:
     for label, figure, remark in rows:
         table.add_row(label, figure, remark)
     return _indented(table)
+
+
+def _range(result: StepResult) -> str:
+    """``90 %: 10.1–11.9 s (new scale)``, in the unit of the step time."""
+    if result.range_90 is None:
+        return "no range: no published run says how far off such a prediction may be"
+    scale, unit = time_unit(result.step_time_s)
+    low, high = (significant(seconds / scale) for seconds in (result.range_90.low_s, result.range_90.high_s))
+    return f"90 %: {low}–{high} {unit} ({result.range_90.kind})"
+
+
+def _range_basis(result: StepResult) -> list[RenderableType]:
+    return (
+        [] if result.range_90 is None else [_indented(Text(f"range: {result.range_90.basis}", style="dim"))]
+    )
 
 
 def _breakdown(result: StepResult) -> Iterator[RenderableType]:

@@ -27,9 +27,10 @@ _METRICS = {
 
 
 def validation_page(ledger: Mapping[str, Any]) -> RenderableType:
-    """Runs by software stack, then mean absolute errors by split, GPU and stack, then the notes."""
+    """Runs by software stack, mean absolute errors by split, GPU and stack, what the ranges hold, then the notes."""
     runs: Sequence[Run] = ledger["runs"]
-    return Group(*_runs(runs), *_summary(ledger.get("summary", {})), *_notes(runs))
+    summary: Mapping[str, Any] = ledger.get("summary", {})
+    return Group(*_runs(runs), *_summary(summary), *_ranges(summary.get("range_90", {})), *_notes(runs))
 
 
 def _runs(runs: Sequence[Run]) -> Iterator[RenderableType]:
@@ -137,6 +138,29 @@ def _errors_row(label: str, errors: Mapping[str, Any]) -> tuple[RenderableType, 
         str(errors.get("configurations", "")),
         errors.get("worst_id", ""),
     )
+
+
+def _ranges(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """How many check configurations lie in the 90 % range that the rest of the ledger gives them."""
+    if not found:
+        return
+    yield Text("90 % ranges: check configurations inside, each judged by the others", style="bold")
+    rows = {"all": found, "tuned": found["tuned"]} | {
+        f"as {kind}": row for kind, row in found["kinds"].items()
+    }
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for width in (20, 9, 12, 8):
+        table.add_column(width=width, justify="left" if width == 20 else "right")
+    table.add_row("", "inside", "range", "share", style="dim")
+    for name, row in rows.items():
+        half = f"× or ÷ {1 + row['half_width']:.2f}" if "half_width" in row else ""
+        table.add_row(f"  {name}", f"{row['inside']}/{row['configurations']}", half, _share(row))
+    yield table
+    yield Text()
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    return "" if row["share"] is None else percent(row["share"])
 
 
 def _words(name: str) -> str:

@@ -61,9 +61,33 @@ def rows(name: str) -> tuple[tuple[str, str], ...]:
         "parameters": f"{model.parameters:,} (derived)",
         "source": model.source,
     }
+    shown |= _special(model)
     if model.published_parameters is not None:
         shown["published parameters"] = f"{model.published_parameters:,.0f}"
     return tuple((what, str(value)) for what, value in shown.items())
+
+
+def _special(model: Architecture) -> dict[str, str]:
+    """What only some models have, in words."""
+    shown = {}
+    if (experts := model.experts) is not None:
+        words = [f"{experts.top_k} of {experts.count}, each {experts.ffn} wide"]
+        if experts.shared_ffn:
+            words.append(f"{experts.shared_ffn} shared")
+        if experts.groups > 1:
+            words.append(f"within {experts.group_limit} of {experts.groups} groups")
+        words.append(f"in {model.routed_layers} layers")
+        shown["experts"] = ", ".join(words)
+        shown["active parameters"] = f"{model.active_parameters:,} (derived)"
+    if (latent := model.latent) is not None:
+        shown["latents"] = f"queries {latent.query_rank or 'none'}, keys and values {latent.kv_rank}"
+        shown["latents"] += f"; heads of {latent.plain_dim} + {latent.rope_dim}, values {latent.value_dim}"
+    if model.window:
+        full = f", all in every {model.full_every}. layer" if model.full_every else ""
+        shown["window"] = f"{model.window} tokens{full}"
+    if model.mtp_layers:
+        shown["further tokens"] = str(model.mtp_layers)
+    return shown
 
 
 @cache

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sim.workload.architecture import Architecture
 from sim.workload.catalog.errors import UnknownName, nearest_first
+from sim.workload.catalog.nested import nested
+from sim.workload.experts import Experts
+from sim.workload.latent_attention import LatentAttention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +31,8 @@ ALIASES = {
     "vocab_size": "vocab",
     "tie_word_embeddings": "tied_embeddings",
     "max_position_embeddings": "max_positions",
+    "sliding_window": "window",
+    "num_nextn_predict_layers": "mtp_layers",
 }
 DEFAULTS: dict[str, Any] = {
     "mlp": "swiglu",
@@ -39,6 +44,12 @@ DEFAULTS: dict[str, Any] = {
     "linear_bias": False,
     "causal": True,
     "qk_norm": False,
+    "experts": None,
+    "latent": None,
+    "window": 0,
+    "full_every": 0,
+    "sinks": False,
+    "mtp_layers": 0,
     "published_parameters": None,
     "source": "written in the scenario",
 }
@@ -57,11 +68,16 @@ MOST = {
     "head_dim": 16_384,
     "vocab": 10_000_000,
     "max_positions": 100_000_000,
+    "window": 100_000_000,
+    "full_every": 10_000,
+    "mtp_layers": 16,
 }
 """Larger values are taken for typing errors."""
 
 _TEXTS = ("name", "title", "source")
-_FLAGS = ("tied_embeddings", "qkv_bias", "linear_bias", "causal", "qk_norm")
+_FLAGS = ("tied_embeddings", "qkv_bias", "linear_bias", "causal", "qk_norm", "sinks")
+_NESTED: dict[str, type[Experts | LatentAttention]] = {"experts": Experts, "latent": LatentAttention}
+_MAY_BE_ZERO = ("max_positions", "window", "full_every", "mtp_layers")
 _FIELDS = tuple(field.name for field in fields(Architecture))
 
 
@@ -80,6 +96,9 @@ def architecture_from_mapping(mapping: Mapping[str, Any]) -> Architecture:
     given, problems = _renamed(mapping)
     base = _base(given, problems)
     problems += [(field, problem) for field, value in given.items() if (problem := _problem(field, value))]
+    for field, kind in _NESTED.items():
+        if isinstance(given.get(field), dict):
+            given[field] = nested(field, kind, given[field], getattr(base, field, None), problems)
     if "base" not in mapping:
         missing = [field for field in REQUIRED if field not in given]
         problems += [(field, "missing; needed unless `base` names a known model") for field in missing]
@@ -133,6 +152,9 @@ def _problem(field: str, value: object) -> str:
         return "" if value in CHOICES[field] else f"{value!r} is none of {', '.join(CHOICES[field])}"
     if field in _FLAGS:
         return "" if isinstance(value, bool) else f"{value!r} is neither true nor false"
+    if field in _NESTED:
+        fits = value is None or isinstance(value, dict | _NESTED[field])
+        return "" if fits else f"{value!r} is neither a mapping nor null"
     if field in _TEXTS:
         return "" if isinstance(value, str) and value.strip() else f"{value!r} is not a text"
     number = isinstance(value, int | float) and not isinstance(value, bool)  # published_parameters
@@ -140,7 +162,7 @@ def _problem(field: str, value: object) -> str:
 
 
 def _count_problem(field: str, value: object) -> str:
-    least = 0 if field == "max_positions" else 1
+    least = 0 if field in _MAY_BE_ZERO else 1
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{value!r} is not a whole number"
     if not least <= value <= MOST[field]:
@@ -152,8 +174,11 @@ def _fresh(given: dict[str, Any]) -> Architecture:
     values = {"name": "inline", **DEFAULTS, **given}
     values.setdefault("title", values["name"])
     values.setdefault("kv_heads", values["heads"])
+    latent = values["latent"]
+    if latent is not None:
+        values.setdefault("head_dim", latent.key_dim)
     values.setdefault("head_dim", values["hidden"] // values["heads"])
-    if "head_dim" not in given and values["hidden"] % values["heads"]:
+    if "head_dim" not in given and latent is None and values["hidden"] % values["heads"]:
         problem = f"{values['hidden']} is no multiple of {values['heads']} heads; give head_dim"
         raise ArchitectureError((("hidden", problem),))
     return Architecture(**values)
@@ -164,13 +189,32 @@ def _derived(base: Architecture, given: dict[str, Any]) -> Architecture:
     shape = {field: value for field, value in given.items() if getattr(base, field) != value}
     if not set(shape) - set(_TEXTS):
         return replace(base, **shape)
-    words = ", ".join(f"{field} {value}" for field, value in shape.items() if field not in _TEXTS)
+    words = ", ".join(_in_words(base, field, value) for field, value in shape.items() if field not in _TEXTS)
     own = {"name": f"{base.name} ({words})", "title": f"{base.title}, {words}", "published_parameters": None}
     return replace(base, **{**own, **shape})
 
 
+def _in_words(base: Architecture, field: str, value: Any) -> str:
+    """A changed field; of a part of the model those of its own fields that change."""
+    before = getattr(base, field)
+    if field not in _NESTED:
+        return f"{field} {value}"
+    if value is None:
+        return f"no {field}"
+    if before is None:
+        return field
+    own = [inner.name for inner in fields(value) if getattr(value, inner.name) != getattr(before, inner.name)]
+    return f"{field} " + ", ".join(f"{name} {getattr(value, name)}" for name in own)
+
+
 def _inconsistencies(model: Architecture) -> tuple[tuple[str, str], ...]:
-    problems = []
+    problems = _expert_inconsistencies(model)
+    if model.latent is not None and model.latent.key_dim != model.head_dim:
+        problems.append(
+            ("head_dim", f"{model.head_dim} is not plain_dim + rope_dim ({model.latent.key_dim})")
+        )
+    if model.full_every and not model.window:
+        problems.append(("full_every", "has no meaning without a window"))
     if model.heads % model.kv_heads:
         problems.append(
             ("kv_heads", f"{model.heads} heads are no multiple of {model.kv_heads} key/value heads")
@@ -178,3 +222,17 @@ def _inconsistencies(model: Architecture) -> tuple[tuple[str, str], ...]:
     if model.position == "learned" and model.max_positions < 1:
         problems.append(("max_positions", "a learned position table needs its number of rows"))
     return tuple(problems)
+
+
+def _expert_inconsistencies(model: Architecture) -> list[tuple[str, str]]:
+    experts, problems = model.experts, []
+    if experts is None:
+        return []
+    if experts.top_k > experts.count:
+        problems.append(("experts", f"top_k {experts.top_k} is above the {experts.count} experts"))
+    if experts.count % experts.groups or experts.group_limit > experts.groups:
+        text = f"{experts.count} experts, {experts.groups} groups, of which {experts.group_limit}: groups are equal"
+        problems.append(("experts", text))
+    if not experts.routed_layers(model.layers):
+        problems.append(("experts", f"none of the {model.layers} layers is routed"))
+    return problems

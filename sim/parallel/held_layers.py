@@ -1,0 +1,32 @@
+"""Which layers a stage holds, as far as memory tells them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.parallel.layout import Layout
+from sim.workload.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class HeldLayer:
+    """``routed``: its MLP is one of experts. ``recomputed``: its activations are made again."""
+
+    routed: bool = False
+    recomputed: bool = False
+
+
+def held_layers(architecture: Architecture, layout: Layout, stage: int) -> tuple[HeldLayer, ...]:
+    """Layers of ``stage`` in model order; those that predict further tokens last, beside the output layer."""
+    held: list[HeldLayer] = []
+    for part in layout.placement.on_stage(stage):
+        first = sum(layout.layers_of_part(earlier) for earlier in range(part))
+        again = layout.recomputed_of_part(part) if layout.recompute.kind != "none" else 0
+        held += [
+            HeldLayer(architecture.kind(first + place).routed, place < again)
+            for place in range(layout.layers_of_part(part))
+        ]
+    if stage == layout.head_stage:
+        further = HeldLayer(architecture.kind(architecture.layers - 1).routed)
+        held += [further] * architecture.mtp_layers
+    return tuple(held)

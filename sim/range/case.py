@@ -1,0 +1,67 @@
+"""What a prediction is about, as far as it decides how much is known: machine, software, model, size, plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hwmodels.stack import StackProfile
+    from sim.scenario import Scenario
+    from sim.workload.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tags of one scenario. ``tuned`` is False where the software is known to be slow."""
+
+    gpu: str  # catalog name; "mi355x, changed" for one that nobody has built
+    stack: str
+    tuned: bool
+    model: str  # with "+lora" where adapters are trained
+    experts: bool
+    precision: str
+    gpus: int
+    tp: int
+    cp: int
+    pp: int
+    ep: int
+    schedule: str  # "none" without a pipeline
+    data_sharding: str
+    sequence_length: int
+
+    @staticmethod
+    def of(scenario: Scenario, gpu: str, stack: StackProfile, architecture: Architecture) -> Case:
+        """The tags of ``scenario`` run by ``stack`` on ``gpu``."""
+        training, plan, changes = scenario.training, scenario.parallelism, scenario.cluster.gpu
+        rebuilt = changes is not None and changes.model_copy(update={"hbm_bytes": None}) != type(changes)()
+        return Case(
+            gpu=f"{gpu}, changed" if rebuilt else gpu,
+            stack=stack.name,
+            tuned=stack.tuned,
+            model=architecture.name + ("" if training.lora is None else "+lora"),
+            experts=architecture.experts is not None,
+            precision=training.precision,
+            gpus=scenario.gpus,
+            tp=plan.tp,
+            cp=plan.cp,
+            pp=plan.pp,
+            ep=plan.ep,
+            schedule=plan.schedule if plan.pp > 1 else "none",
+            data_sharding=plan.data_sharding,
+            sequence_length=training.sequence_length,
+        )
+
+    @property
+    def plan(self) -> str:
+        """How the job is spread, whatever the degrees: ``tp pp 1f1b zero-1``."""
+        axes = [axis for axis in ("tp", "cp", "pp", "ep") if getattr(self, axis) > 1]
+        return " ".join([*axes, *([self.schedule] if self.pp > 1 else []), self.data_sharding])
+
+    def values(self, tags: tuple[str, ...]) -> tuple[object, ...]:
+        """The values of ``tags``, in their order."""
+        return tuple(getattr(self, tag) for tag in tags)
+
+    def shares(self, other: Case, *tags: str) -> bool:
+        """Whether both have the same value of every one of ``tags``."""
+        return self.values(tags) == other.values(tags)

@@ -1,0 +1,111 @@
+"""Rules of experts and of what comes with them: latent attention, prediction of further tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sim.scenario import machine
+from sim.scenario.finding import Check, Finding, finding, given
+from sim.scenario.later import NOT_YET
+from sim.scenario.schema import Scenario
+
+
+def experts_divide_over_ranks(scenario: Scenario) -> Iterator[Finding]:
+    p, model = scenario.parallelism, machine.architecture(scenario)
+    if p.ep == 1:
+        return
+    if model.experts is None:
+        yield finding(f"{p.ep}: {model.name} has no experts: only 1", "parallelism.ep")
+        return
+    if model.experts.count % p.ep:
+        yield finding(
+            f"{p.ep} must divide the {model.experts.count} experts of {model.name}", "parallelism.ep"
+        )
+    if scenario.gpus % (p.tp * p.pp * p.cp):
+        return  # no dp; another rule says so
+    if scenario.dp * p.cp % p.ep:
+        yield finding(
+            f"{p.ep} must divide dp·cp = {scenario.dp}·{p.cp}: experts are spread over replicas",
+            "parallelism.ep",
+        )
+
+
+def routing_has_experts(scenario: Scenario) -> Iterator[Finding]:
+    model = machine.architecture(scenario)
+    if model.experts is not None:
+        return
+    if given(scenario.training, "moe"):
+        yield finding(f"has no effect: {model.name} has no experts: remove it", "training.moe")
+    if given(scenario.parallelism.overlap, "ep"):
+        yield finding(f"has no effect: {model.name} has no experts: remove it", "parallelism.overlap.ep")
+
+
+def routing_is_consistent(scenario: Scenario) -> Iterator[Finding]:
+    moe, overlap = scenario.training.moe, scenario.parallelism.overlap
+    if moe.capacity_factor is not None and moe.balance_factor != 1.0:
+        yield finding(
+            "a capacity fixes the tokens of every expert: give one of the two",
+            "training.moe.balance_factor",
+            "training.moe.capacity_factor",
+        )
+    if moe.one_hot and moe.capacity_factor is None:
+        yield finding("one-hot masks have a fixed capacity: give capacity_factor", "training.moe.one_hot")
+    if moe.one_hot and moe.dispatch != "plain":
+        yield finding(f"one-hot masks move one copy per expert, not {moe.dispatch}", "training.moe.one_hot")
+    if moe.static_buffer and moe.capacity_factor is not None:
+        yield finding("a capacity bounds the buffer: remove it", "training.moe.static_buffer")
+    if moe.dispatch_units is not None and moe.dispatch == "plain":
+        yield finding("belongs to a deduplicated or fused dispatch: remove it", "training.moe.dispatch_units")
+    if moe.dispatch == "fused" and overlap.ep:
+        yield finding("a fused dispatch is hidden already: remove it", "parallelism.overlap.ep")
+
+
+def tensor_parallel_divides_the_experts(scenario: Scenario) -> Iterator[Finding]:
+    p, model = scenario.parallelism, machine.architecture(scenario)
+    if model.experts is None or p.tp == 1:
+        return
+    for what, width in (("ffn of experts", model.experts.ffn), ("shared_ffn", model.experts.shared_ffn)):
+        if width % p.tp:
+            yield finding(f"{p.tp} must divide {what} ({width}) of {model.name}", "parallelism.tp")
+    if not p.sequence_parallel:
+        yield finding(
+            "experts beside tp need it: each rank routes its own tokens", "parallelism.sequence_parallel"
+        )
+
+
+def experts_have_one_copy(scenario: Scenario) -> Iterator[Finding]:
+    model, replicas = machine.architecture(scenario), scenario.parallelism.hsdp_replicas
+    if model.experts is not None and replicas > 1:
+        yield finding(
+            f"{replicas}: replicas of shards beside experts are {NOT_YET}", "parallelism.hsdp_replicas"
+        )
+
+
+def adapters_have_a_plain_base(scenario: Scenario) -> Iterator[Finding]:
+    model = machine.architecture(scenario)
+    if scenario.training.lora is None:
+        return
+    for what, part in (("experts", model.experts), ("latent attention", model.latent)):
+        if part is not None:
+            yield finding(f"adapters on a model with {what} are {NOT_YET}", "training.lora")
+
+
+def operators_are_known(scenario: Scenario) -> Iterator[Finding]:
+    model = machine.architecture(scenario)
+    special = model.experts is not None or model.latent is not None
+    if scenario.training.recompute.kind == "operator" and special:
+        yield finding(
+            f"operator with experts or latent attention is {NOT_YET}: none, selective or full",
+            "training.recompute.kind",
+        )
+
+
+EXPERT_RULES: tuple[Check, ...] = (
+    experts_divide_over_ranks,
+    routing_has_experts,
+    routing_is_consistent,
+    tensor_parallel_divides_the_experts,
+    experts_have_one_copy,
+    adapters_have_a_plain_base,
+    operators_are_known,
+)
