@@ -15,6 +15,7 @@ from hwmodels.stack import StackProfile
 if TYPE_CHECKING:
     from hwmodels.catalog.record import Record
 
+
 def build_stack(record: Record) -> StackProfile:
     """Raises ``CatalogError`` for keys missing after inheritance and for unknown ones."""
     values: dict[str, Any] = {

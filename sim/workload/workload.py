@@ -96,7 +96,9 @@ class Workload:
         pairs: list[Linear] = []
         for linear in self.linears:
             if linear.name in self.lora.targets:
-                first, second = ("replicated", "column") if linear.shard == "column" else ("row", "replicated")
+                first, second = (
+                    ("replicated", "column") if linear.shard == "column" else ("row", "replicated")
+                )
                 pairs.append(Linear(f"{linear.name}.lora_a", linear.inputs, self.lora.rank, first))
                 pairs.append(Linear(f"{linear.name}.lora_b", self.lora.rank, linear.outputs, second))
         return tuple(pairs)
