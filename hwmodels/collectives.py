@@ -102,7 +102,8 @@ class CollectiveModel:
             return self.send_s(size_bytes, crosses_domains=per_domain == 1, stride=stride)
         names = self.algorithms(kind, ranks)
         if algorithm == "auto":
-            names = tuple(name for name in names if name != "in-switch")  # only as told
+            told = ("in-switch", "hierarchical") if kind == "all_to_all" else ("in-switch",)
+            names = tuple(name for name in names if name not in told)  # libraries do not, unasked
         else:
             if algorithm not in names:
                 known = ", ".join(names)
