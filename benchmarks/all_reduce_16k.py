@@ -20,7 +20,9 @@ BUDGET_S = 0.2
 def main() -> None:
     node, stack = catalog.node("mi300x-8x400g"), catalog.stack("primus-2026-mi300x")
     spec = FabricSpec(kind="clos", tiers=3, oversubscription=(1.0, 1.0, 7.0))
-    print(f"{'routing':10s} {'first call s':>13s} {'of budget':>10s} {'next size s':>12s} {'busbw GB/s':>11s}")
+    print(
+        f"{'routing':10s} {'first call s':>13s} {'of budget':>10s} {'next size s':>12s} {'busbw GB/s':>11s}"
+    )
     for mode in ("spray", "ecmp", "adaptive"):
         model = CollectiveModel(node, stack, Network(node, 2048, 16384, spec, RoutingSpec(mode)))
         begin = time.perf_counter()

@@ -102,7 +102,8 @@ class CollectiveModel:
             return self.send_s(size_bytes, crosses_domains=per_domain == 1, stride=stride)
         names = self.algorithms(kind, ranks)
         if algorithm == "auto":
-            names = tuple(name for name in names if name != "in-switch")  # only as told
+            told = ("in-switch", "hierarchical") if kind == "all_to_all" else ("in-switch",)
+            names = tuple(name for name in names if name not in told)  # libraries do not, unasked
         else:
             if algorithm not in names:
                 known = ", ".join(names)
@@ -211,7 +212,9 @@ class CollectiveModel:
     def _ring_s(self, kind: str, size_bytes: float, ranks: Ranks) -> float:
         """Every domain in turn, at ring bandwidth; a broadcast passes the whole buffer, not (n-1)/n of it."""
         bus = self.bus_Bps(ranks.size, ranks.per_domain, ranks.stride)
-        return self._timed_s(PASSES[kind], _wire_bytes(kind, size_bytes, ranks.size) / bus, ranks, ranks.domains - 1)
+        return self._timed_s(
+            PASSES[kind], _wire_bytes(kind, size_bytes, ranks.size) / bus, ranks, ranks.domains - 1
+        )
 
     def _tree_s(self, kind: str, size_bytes: float, ranks: Ranks) -> float:
         """Double binary tree over domains: log2 hops, a little less bandwidth than rings."""
@@ -226,7 +229,9 @@ class CollectiveModel:
         outer = Ranks(ranks.domains, 1, step)
         part = size_bytes / ranks.inside
         across = min(self._ring_s("all_reduce", part, outer), self._tree_s("all_reduce", part, outer))
-        inside = self._ring_s("reduce_scatter", size_bytes, inner) + self._ring_s("all_gather", size_bytes, inner)
+        inside = self._ring_s("reduce_scatter", size_bytes, inner) + self._ring_s(
+            "all_gather", size_bytes, inner
+        )
         return inside + across
 
     def _direct_s(self, size_bytes: float, ranks: Ranks) -> float:

@@ -106,7 +106,9 @@ class KernelModel:
     gpu: Gpu
     stack: StackProfile
     power_cap_W: float | None = None
-    attention_ramp: Mapping[str, tuple[float, float]] = field(default_factory=lambda: ATTENTION_RAMP, repr=False)
+    attention_ramp: Mapping[str, tuple[float, float]] = field(
+        default_factory=lambda: ATTENTION_RAMP, repr=False
+    )
 
     @cached_property
     def stream_Bps(self) -> float:

@@ -27,7 +27,9 @@ class ScaleUp:
     latency_s: float  # floor of a small all-reduce over one node
     half_bandwidth_bytes: float  # all-reduce over one node that reaches half of its plateau
     bus_bandwidth_Bps: Mapping[int, float] = field(default_factory=dict)
-    in_switch_bandwidth_Bps: float = 0.0  # buffer bytes per second of an all-reduce that the switch adds; 0: none
+    in_switch_bandwidth_Bps: float = (
+        0.0  # buffer bytes per second of an all-reduce that the switch adds; 0: none
+    )
     pair_links: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 

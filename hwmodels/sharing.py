@@ -34,7 +34,10 @@ def fair_progress(usages: Sequence[Mapping[str, float]]) -> list[float]:
 
 
 def _next_level(
-    usages: Sequence[Mapping[str, float]], weight: Sequence[float], rising: set[int], left: Mapping[str, float]
+    usages: Sequence[Mapping[str, float]],
+    weight: Sequence[float],
+    rising: set[int],
+    left: Mapping[str, float],
 ) -> tuple[float, set[str]]:
     """The share at which the next link is full or the next transfer at full speed, and the full links."""
     load: dict[str, float] = {}

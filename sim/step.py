@@ -306,7 +306,8 @@ class Step:
             )
         if self.range_90 is not None and self.range_90.outside:
             found.append(
-                "outside the validated range, so the 90 % range is a guess: " + "; ".join(self.range_90.outside)
+                "outside the validated range, so the 90 % range is a guess: "
+                + "; ".join(self.range_90.outside)
             )
         return tuple(found)
 

@@ -34,6 +34,8 @@ def _inside(name: str, record: Record) -> InsideProtocol:
 
 
 def _across(name: str, record: Record) -> AcrossProtocol:
-    protocol = AcrossProtocol(name, record.quantity("bandwidth", "number"), record.quantity("latency", "time"))
+    protocol = AcrossProtocol(
+        name, record.quantity("bandwidth", "number"), record.quantity("latency", "time")
+    )
     record.done()
     return protocol

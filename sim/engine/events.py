@@ -30,41 +30,49 @@ def run(
 
     Raises ValueError when tasks wait for each other in a circle, or when flows come without a solver.
     """
-    environment = simpy.Environment()
-    ended = [environment.event() for _ in program.tasks]
-    start = [0.0] * len(program.tasks)
-    end = [-1.0] * len(program.tasks)
-    links = _links(environment, flows, solver)
-
-    def play(ids: tuple[int, ...]) -> Generator[Any, Any, None]:
-        for task_id in ids:
-            for other in program.tasks[task_id].waits:
-                if not ended[other].processed:
-                    yield ended[other]
-            start[task_id] = environment.now
-            flow = flows[task_id] if flows else None
-            if flow is not None and links is not None:
-                yield from links.carry(task_id, flow)
-            elif duration_s[task_id] > 0.0:
-                yield environment.timeout(duration_s[task_id])
-            end[task_id] = environment.now
-            ended[task_id].succeed()
-
-    for streams in program.order:
-        for stream in sorted(streams):
-            environment.process(play(streams[stream]))
-    environment.run()
-    stuck = [program.tasks[i].name for i, t in enumerate(end) if t < 0.0]
+    if any(flow is not None for flow in flows) and solver is None:
+        raise ValueError("flows share links: a solver of their rates is due")
+    play = _Play(program, duration_s, flows, solver)
+    play.run()
+    stuck = [program.tasks[i].name for i, t in enumerate(play.end) if t < 0.0]
     if stuck:
         raise ValueError(f"{len(stuck)} tasks wait for each other, first: {stuck[0]}")
-    return Timeline(program, tuple(start), tuple(end))
+    return Timeline(program, tuple(play.start), tuple(play.end))
 
 
-def _links(
-    environment: simpy.Environment, flows: Sequence[Flow | None], solver: Solver | None
-) -> SharedLinks | None:
-    if solver is not None:
-        return SharedLinks(environment, solver)
-    if any(flow is not None for flow in flows):
-        raise ValueError("flows share links: a solver of their rates is due")
-    return None
+class _Play:
+    """One run: the clock, who has ended, and the times so far."""
+
+    def __init__(
+        self,
+        program: Program,
+        duration_s: Sequence[float],
+        flows: Sequence[Flow | None],
+        solver: Solver | None,
+    ) -> None:
+        self.program, self.duration_s, self.flows = program, duration_s, flows
+        self.clock = simpy.Environment()
+        self.links = None if solver is None else SharedLinks(self.clock, solver)
+        self.ended = [self.clock.event() for _ in program.tasks]
+        self.start = [0.0] * len(program.tasks)
+        self.end = [-1.0] * len(program.tasks)
+
+    def run(self) -> None:
+        for streams in self.program.order:
+            for stream in sorted(streams):
+                self.clock.process(self._stream(streams[stream]))
+        self.clock.run()
+
+    def _stream(self, ids: tuple[int, ...]) -> Generator[Any, Any, None]:
+        for task_id in ids:
+            for other in self.program.tasks[task_id].waits:
+                if not self.ended[other].processed:
+                    yield self.ended[other]
+            self.start[task_id] = self.clock.now
+            flow = self.flows[task_id] if self.flows else None
+            if flow is not None and self.links is not None:
+                yield from self.links.carry(task_id, flow)
+            elif self.duration_s[task_id] > 0.0:
+                yield self.clock.timeout(self.duration_s[task_id])
+            self.end[task_id] = self.clock.now
+            self.ended[task_id].succeed()

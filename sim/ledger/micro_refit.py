@@ -68,9 +68,7 @@ def protocols(rows: Sequence[MicroRow]) -> Protocols:
         return replace(known, inside=inside)
 
     start = (ll.bandwidth, ll128.bandwidth, ll128.halves, simple.halves)
-    return made(
-        fitted(lambda p: _residuals(rows, Machines(protocols=dict.fromkeys(names, made(p)))), start)
-    )
+    return made(fitted(lambda p: _residuals(rows, Machines(protocols=dict.fromkeys(names, made(p)))), start))
 
 
 def _attention_fit(rows: Sequence[MicroRow], direction: str) -> tuple[float, ...]:

@@ -124,7 +124,9 @@ class MemoryRequest:
     lora_targets: tuple[str, ...] = ()
     reshard: bool = True  # FSDP: drop gathered blocks after forward
     prefetch: int = 1  # FSDP: blocks gathered ahead
-    context_exchange: str = "all-to-all"  # cp > 1: "all-to-all" (a second attention output) | "all-gather" | "ring"
+    context_exchange: str = (
+        "all-to-all"  # cp > 1: "all-to-all" (a second attention output) | "all-gather" | "ring"
+    )
     extra_vocab_tokens: int = 0
     routing: Routing = BALANCED
 

@@ -51,8 +51,8 @@ def write_plot(content: Mapping[str, Any], path: Path, version: str) -> None:
             )
     figure.update_layout(
         title=escape(f"{content['collective']} on {content['ranks']} x {content['gpu']} ({content['node']})"),
-        xaxis={"type": "log", "title": "message size (bytes)", "dtick": 1},
-        yaxis={"type": "log", "title": "bus bandwidth (GB/s)"},
+        xaxis={"type": "log", "title": "message size (bytes)", "dtick": 1, "exponentformat": "SI"},
+        yaxis={"type": "log", "title": "bus bandwidth (GB/s)", "exponentformat": "power"},
         annotations=[_footer(content, version)],
         margin={"b": 100},
     )
@@ -62,6 +62,6 @@ def write_plot(content: Mapping[str, Any], path: Path, version: str) -> None:
 def _footer(content: Mapping[str, Any], version: str) -> dict[str, Any]:
     words = f"trainsim {version} · {content['node']} x {content['nodes']} · {content['stack']} ({content['stack_date']})"
     return {
-        "text": escape(words), "xref": "paper", "yref": "paper", "x": 0, "y": -0.2, "showarrow": False,
+        "text": escape(words), "xref": "paper", "yref": "paper", "x": 0, "y": -0.17, "showarrow": False,
         "xanchor": "left", "font": {"size": 10},
     }  # fmt: skip

@@ -15,7 +15,12 @@ from typing import Any
 from sim.causes import COMMUNICATION
 from sim.results import Record, StepResult
 
-STREAMS = {"compute": 7, "collective": 20, "send": 24, "input": 28}  # thread ids in the order a person wants to see
+STREAMS = {
+    "compute": 7,
+    "collective": 20,
+    "send": 24,
+    "input": 28,
+}  # thread ids in the order a person wants to see
 _HOST_THREAD = 1
 _DECIMALS = 6  # of a microsecond
 _NCCL = {

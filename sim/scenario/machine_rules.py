@@ -10,7 +10,7 @@ from hwmodels.stack import StackProfile
 from hwmodels.units import format_quantity
 from sim.scenario import machine
 from sim.scenario.finding import Check, Finding, finding, given
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import FabricSpec, Scenario
 
 MOST_GRAPH_GPUS = 262_144
 LOW_PRECISION = ("fp8", "mxfp8", "mxfp4", "nvfp4")  # everything outside the linear layers stays bf16
@@ -152,7 +152,9 @@ def fabric_can_be_built(scenario: Scenario) -> Iterator[Finding]:
     if fabric.kind == "non-blocking":
         for field in ("tiers", "oversubscription", "radix", "dims", "group_switches", "routing", "pxn"):
             if given(fabric, field) and getattr(fabric, field) not in (None, (1,) * 3, (1, 1), (1,)):
-                yield finding("has no effect on a non-blocking network: give kind too", f"cluster.fabric.{field}")
+                yield finding(
+                    "has no effect on a non-blocking network: give kind too", f"cluster.fabric.{field}"
+                )
         return
     if gpus <= machine.domain_gpus(scenario):
         return
@@ -164,9 +166,16 @@ def fabric_can_be_built(scenario: Scenario) -> Iterator[Finding]:
         if network is not None:
             network.check()
     except FabricError as error:
-        field, _, problem = str(error).partition(": ")
-        known = field in type(fabric).model_fields
-        yield finding(problem if known else str(error), f"cluster.fabric{f'.{field}' if known else ''}")
+        yield _fabric_finding(str(error))
+
+
+def _fabric_finding(error: str) -> Finding:
+    """An error of the fabric at the field that it names, or at the one of the scenario behind it."""
+    field, _, problem = error.partition(": ")
+    if field in FabricSpec.model_fields:
+        return finding(problem, f"cluster.fabric.{field}")
+    behind = {"nics": "cluster.nics", "switch": "cluster.fabric.radix"}.get(field)
+    return finding(error, "cluster.fabric") if behind is None else finding(problem, behind, "cluster.fabric")
 
 
 def _formats(precision: str) -> tuple[str, ...]:

@@ -373,7 +373,9 @@ class ParallelismSpec(Section):
         "all-to-all: each rank attends with part of the heads over whole sequences",
     )
     pp: Degree = Field(default=1, description="Pipeline stages")
-    ep: Degree = Field(default=1, description="Expert-parallel degree: replicas that share one set of experts")
+    ep: Degree = Field(
+        default=1, description="Expert-parallel degree: replicas that share one set of experts"
+    )
     schedule: Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min"] = Field(
         default="1f1b",
         description="Pipeline schedule; interleaved: 1f1b over virtual stages; zb-h1: 1f1b with weight gradients "

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from sim.scenario.fields import Quantity
 from sim.scenario.inline_model import inline_fields
 from sim.scenario.schema import RecomputeSpec, Scenario
+from sim.scenario.yaml_scalars import NumberTooLong, resolve
 from sim.workload.architecture import Architecture
 
 HASH_CHARACTERS = 12
@@ -19,9 +20,27 @@ HASH_CHARACTERS = 12
 _BASE_UNITS = {"power": "W", "bytes": "B", "bandwidth": "B/s", "frequency": "Hz", "time": "s"}
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that YAML 1.2 would read as something else, such as ``1e9``."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _stays_text(text) else "'")
+
+
+def _stays_text(text: str) -> bool:
+    try:
+        return isinstance(resolve(text), str)
+    except NumberTooLong:
+        return False
+
+
+_Dumper.add_representer(str, _text)
+
+
 def to_yaml(scenario: Scenario) -> str:
     """A file that loads to an equal scenario: what was given, in our names, quantities with units."""
-    return yaml.safe_dump(_given(scenario), sort_keys=False, allow_unicode=True, width=1000)
+    return yaml.dump(_given(scenario), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def scenario_hash(scenario: Scenario) -> str:

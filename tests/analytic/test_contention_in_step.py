@@ -65,7 +65,9 @@ def test_no_nic_carries_more_than_it_can() -> None:
 
 def test_a_slower_tier_never_makes_a_step_faster() -> None:
     times = [
-        _step(f"cluster.fabric={{kind: clos, tiers: 3, radix: 16, oversubscription: [1, 1, {r}]}}").timeline.makespan_s
+        _step(
+            f"cluster.fabric={{kind: clos, tiers: 3, radix: 16, oversubscription: [1, 1, {r}]}}"
+        ).timeline.makespan_s
         for r in (1, 2, 4)
     ]
     assert times == sorted(times)

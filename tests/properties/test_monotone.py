@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hwmodels.cluster import Cluster
+from hwmodels.collectives import PASSES, Ranks
 from hwmodels.kernels import KernelModel, tile_utilisation
 from sim.engine.events import run
 from sim.ops import Attention, CrossEntropy, Gemm, Launches, Op, Optimizer, Stream
@@ -74,7 +75,7 @@ def test_no_kernel_is_faster_under_a_lower_power_cap(
 @settings(deadline=None, max_examples=300)
 @given(
     machine=machines,
-    kind=st.sampled_from(("all_reduce", "all_gather", "reduce_scatter", "send")),
+    kind=st.sampled_from((*PASSES, "send")),
     size_bytes=st.floats(1.0, 1e12),
     domains=st.integers(1, 64),
     per_domain=st.sampled_from((1, 2, 4, 8)),
@@ -100,7 +101,7 @@ def test_no_collective_is_slower_on_a_better_network(
 @settings(deadline=None, max_examples=200)
 @given(
     machine=machines,
-    kind=st.sampled_from(("all_reduce", "all_gather", "reduce_scatter")),
+    kind=st.sampled_from(tuple(PASSES)),
     size_bytes=st.floats(1.0, 1e12),
     more=factors,
     domains=st.integers(1, 64),
@@ -112,6 +113,46 @@ def test_no_collective_is_faster_with_more_bytes(
     group = (domains * per_domain, per_domain)
     small_s = machine.collectives.seconds(kind, size_bytes, *group)
     assert machine.collectives.seconds(kind, size_bytes * more, *group) >= small_s / ROUNDING
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    machine=machines,
+    kind=st.sampled_from(tuple(PASSES)),
+    size_bytes=st.floats(1.0, 1e12),
+    more=st.integers(0, 64),
+    domains=st.integers(2, 64),
+    per_domain=st.sampled_from((1, 2, 8)),
+)
+def test_no_algorithm_is_faster_over_more_domains(
+    machine: Cluster, kind: str, size_bytes: float, more: int, domains: int, per_domain: int
+) -> None:
+    model = machine.collectives
+    for name in model.algorithms(kind, Ranks(domains * per_domain, per_domain)):
+        few, many = (
+            model.seconds(kind, size_bytes, count * per_domain, per_domain, name)
+            for count in (domains, domains + more)
+        )
+        assert few <= many * ROUNDING, name
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    machine=machines,
+    lengths=st.tuples(st.integers(1, 2**20), st.integers(1, 2**20)),
+    width=st.sampled_from((32, 64, 128, 256)),
+    backward=st.booleans(),
+)
+def test_fused_attention_is_quicker_per_flop_when_longer_wider_and_unmasked(
+    machine: Cluster, lengths: tuple[int, int], width: int, backward: bool
+) -> None:
+    assume(machine.stack.attention_share)
+    short, long = sorted(lengths)
+    rate = machine.kernels.attention_rate_flops
+    own = rate(short, width, backward=backward)
+    assert 0.0 < own <= rate(long, width, backward=backward) * ROUNDING
+    assert own < rate(short, 2 * width, backward=backward)
+    assert own < rate(short, width, backward=backward, causal=False)
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -196,6 +237,53 @@ def test_steps_with_shared_windows_may_lose_only_interference_on_a_better_gpu(
     after, freed = _seconds(step.program, improved(step.cluster, figure, factor))
     shifted = (step.cluster.stack.overlap_slowdown - 1.0) * max(0.0, free - freed)
     assert after <= before * ROUNDING + shifted
+
+
+NETWORK_PLANS = (
+    "data_sharding=ddp overlap.dp=false",
+    "data_sharding=zero-1",
+    "data_sharding=fsdp",
+    "tp=8",
+    "tp=4 pp=2",
+)
+
+
+def _on_clos(plan: str, ratio: float, background: float = 0.0) -> float:
+    """Step time on eight nodes, each on a leaf of its own (16 ports: eight NICs, up to 14 at 1:7)."""
+    fabric = f"{{kind: clos, tiers: 2, radix: 16, oversubscription: [1, {ratio!r}]}}"
+    load = f"cluster.background_load={{leaf_spine: {background!r}}}"
+    return Step(
+        small("cluster.nodes=8", "training.global_batch=64", f"cluster.fabric={fabric}", load, *changes(plan))
+    ).timeline.makespan_s
+
+
+@settings(deadline=None, max_examples=40)
+@given(plan=st.sampled_from(NETWORK_PLANS), ratios=st.tuples(st.floats(1.0, 7.0), st.floats(1.0, 7.0)))
+def test_no_step_is_faster_with_more_oversubscription(plan: str, ratios: tuple[float, float]) -> None:
+    less, more = sorted(ratios)
+    assert _on_clos(plan, less) <= _on_clos(plan, more) * ROUNDING
+
+
+@settings(deadline=None, max_examples=30)
+@given(plan=st.sampled_from(NETWORK_PLANS), loads=st.tuples(st.floats(0.0, 0.9), st.floats(0.0, 0.9)))
+def test_no_step_is_faster_beside_more_of_other_jobs(plan: str, loads: tuple[float, float]) -> None:
+    less, more = sorted(loads)
+    assert _on_clos(plan, 2.0, less) <= _on_clos(plan, 2.0, more) * ROUNDING
+
+
+@pytest.mark.parametrize("plan", NETWORK_PLANS)
+def test_a_network_that_never_blocks_changes_no_step(plan: str) -> None:
+    ideal = Step(small("cluster.nodes=8", "training.global_batch=64", *changes(plan))).timeline.makespan_s
+    assert _on_clos(plan, 1.0) == pytest.approx(ideal, rel=1e-12)
+
+
+def test_an_exchange_that_nothing_hides_takes_seven_times_its_wire_time() -> None:
+    """Gradients after the backward pass, rings over eight nodes: a node's traffic to the next one is 1/7."""
+    plan = NETWORK_PLANS[0]
+    ideal = _on_clos(plan, 1.0)
+    first, second = (_on_clos(plan, ratio) - ideal for ratio in (4.0, 7.0))
+    assert first > 0.05 * ideal
+    assert second == pytest.approx(2.0 * first, rel=0.05)  # (7 - 1) / (4 - 1)
 
 
 # -- tiles -----------------------------------------------------------------------------------------

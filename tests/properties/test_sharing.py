@@ -16,13 +16,17 @@ from sim.program import COMPUTE, SEND, Flow
 LINKS = ("a", "b", "c", "d")
 
 usages = st.lists(
-    st.dictionaries(st.sampled_from(LINKS), st.floats(0.05, 1.0), min_size=1, max_size=3), min_size=1, max_size=8
+    st.dictionaries(st.sampled_from(LINKS), st.floats(0.05, 1.0), min_size=1, max_size=3),
+    min_size=1,
+    max_size=8,
 )
 
 
 @given(usages)
 @settings(deadline=None, max_examples=200)
-def test_no_link_is_above_its_capacity_and_none_idles_while_somebody_waits(uses: list[dict[str, float]]) -> None:
+def test_no_link_is_above_its_capacity_and_none_idles_while_somebody_waits(
+    uses: list[dict[str, float]],
+) -> None:
     speed = fair_progress(uses)
     assert all(0.0 < s <= 1.0 for s in speed)
     load = {link: sum(s * u.get(link, 0.0) for s, u in zip(speed, uses, strict=True)) for link in LINKS}
@@ -48,7 +52,11 @@ def test_the_array_solver_gives_the_same(uses: list[dict[str, float]]) -> None:
     assert fair_progress(uses) == pytest.approx(list(rates / np.array(busiest)), rel=1e-6)
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.1, 5.0), st.sampled_from(LINKS)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 5.0), st.floats(0.1, 5.0), st.sampled_from(LINKS)), min_size=1, max_size=6
+    )
+)
 @settings(deadline=None, max_examples=100)
 def test_contention_only_delays_and_every_link_does_all_its_work(
     drawn: list[tuple[float, float, str]],

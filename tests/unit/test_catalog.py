@@ -101,9 +101,9 @@ def test_an_unknown_kind_is_a_programming_error() -> None:
 @pytest.mark.parametrize(
     ("node", "bf16", "fp8", "bus"),
     [
-        ("mi300x-8x400g", 708, 1273, 315),
-        ("mi325x-8x400g", 843, 1519, 315),
-        ("mi350x-8x400g", 1308, 2689, 361),
+        ("mi300x-8x400g", 708, 1273, 318.5),
+        ("mi325x-8x400g", 843, 1519, 318.5),
+        ("mi350x-8x400g", 1308, 2689, 366.1),
         ("mi355x-8x400g", 1600, 3290, 361),
     ],
 )
@@ -125,7 +125,36 @@ def test_power_cap_law_reproduces_the_mi350x() -> None:
 def test_lumi_node_shares_four_nics_among_eight_gcds() -> None:
     node = catalog.node("mi250x-8gcd-4x200g")
     assert node.nic_bandwidth_per_gpu_Bps == pytest.approx(12.5e9)
-    assert node.scale_up.bus_bandwidth_Bps == {2: 130e9, 8: 85.6e9}
+    assert node.scale_up.bus_bandwidth_Bps == {2: 130e9, 8: 94e9}
+
+
+def test_hbm_streams_reach_what_triad_reaches() -> None:
+    """BabelStream: 4090 GB/s on MI300X and 3538 on MI300A, of 5300 each."""
+    for gpu, triad in (("mi300x", 4090), ("mi325x", None), ("mi300a", 3538)):
+        share = catalog.newest_stack(gpu).stream_efficiency
+        expected = 4090 / 5300 if triad is None else triad * 1e9 / catalog.gpu(gpu).hbm_bandwidth_Bps
+        assert share == pytest.approx(expected, abs=5e-4), gpu
+
+
+# Buffer bytes per second: a plateau of bus bandwidth over 2·7/8.
+@pytest.mark.parametrize(
+    ("node", "bus"), [("h200-8x400g", 473.1), ("b200-8x400g", 842.5), ("mi300x-8x400g", 0)]
+)
+def test_switches_that_add(node: str, bus: float) -> None:
+    assert catalog.node(node).scale_up.in_switch_bandwidth_Bps == pytest.approx(bus * 1e9 / 1.75, rel=0.03)
+
+
+def test_protocols_trade_latency_for_bandwidth() -> None:
+    protocols = catalog.protocols()
+    assert (
+        [p.name for p in protocols.inside] == [p.name for p in protocols.across] == ["LL", "LL128", "Simple"]
+    )
+    for kind in (protocols.inside, protocols.across):
+        assert [p.bandwidth for p in kind] == sorted(p.bandwidth for p in kind)
+        assert kind[-1].bandwidth == 1.0  # the plateau, by definition
+    latencies = [p.latency_s for p in protocols.across]
+    assert latencies == sorted(latencies) == pytest.approx([37e-6, 87.8e-6, 209.2e-6])
+    assert protocols.figures["across.LL.latency"].confidence == "high"
 
 
 def test_base_entries_lend_only_what_is_not_said() -> None:
@@ -213,7 +242,7 @@ def test_links_cannot_be_faster_than_they_are() -> None:
 def own_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty stacks folder beside the real entries."""
     real = Path(files.__file__).parent
-    for folder in ("gpus", "nics", "nodes", "switches", "sources.yaml"):
+    for folder in ("gpus", "nics", "nodes", "switches", "sources.yaml", "protocols.yaml"):
         (tmp_path / folder).symlink_to(real / folder)
     (tmp_path / "stacks").mkdir()
     caches = (

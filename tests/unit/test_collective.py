@@ -159,14 +159,14 @@ def test_a_plot_without_plotly_says_what_to_install(monkeypatch: pytest.MonkeyPa
         write_plot(content, tmp_path / "plot.html", "0")
 
 
-def test_the_plot_shows_both_curves_and_stays_small(tmp_path: Path) -> None:
+def test_the_plot_shows_both_curves_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     page = tmp_path / "plot.html"
     log = str(DATA / "rccl_mi350x_two_sided.txt")
     done = command("all_reduce", "--node", "mi350x-8x400g", "--compare", log, "--plot", str(page))
     assert done.returncode == 0, done.stderr
     html = page.read_text("utf-8")
-    assert len(html) < 100_000
+    assert "<script src=" not in html
     for words in (
         "predicted",
         "measured, suspicious",

@@ -164,9 +164,7 @@ def test_unfused_attention_adds_passes_over_the_scores(backward: bool, passes: f
 def test_a_stack_without_a_fused_kernel_says_what_to_do(share: dict[str, float], backward: bool) -> None:
     bare = with_stack(cluster(), attention_share=share).kernels
     direction = "backward" if backward else "forward"
-    with pytest.raises(
-        ValueError, match=f"no fused attention {direction} figure; use attention: unfused"
-    ):
+    with pytest.raises(ValueError, match=f"no fused attention {direction} figure; use attention: unfused"):
         bare.attention_rate_flops(4096, backward=backward)
 
 

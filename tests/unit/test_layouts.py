@@ -63,10 +63,11 @@ def test_groups_count_the_members_that_share_a_domain(tp: int, dp: int, pp: int,
         return sum(1 for rank in members if rank // domain == members[0] // domain)
 
     if domain % (tp * dp) == 0 or (tp * dp) % domain == 0:  # groups do not straddle a border by accident
-        assert mesh.tp == Group("tp", tp, together([ranks(plan, 0, 0, t) for t in range(tp)]))
-        assert mesh.dp == Group("dp", dp, together([ranks(plan, 0, d, 0) for d in range(dp)]), stride=tp)
+        assert mesh.tp == Group("tp", tp, together([ranks(plan, 0, 0, t) for t in range(tp)]), 1)
+        assert mesh.dp == Group("dp", dp, together([ranks(plan, 0, d, 0) for d in range(dp)]), tp)
     for stage in range(pp - 1):
         pairs = [[ranks(plan, s, d, t) for s in (stage, stage + 1)] for d in range(dp) for t in range(tp)]
+        assert {next_one - one for one, next_one in pairs} == {mesh.hop(stage, stage + 1).stride}
         if mesh.hop(stage, stage + 1).per_domain == 2:
             assert all(together(pair) == 2 for pair in pairs)
 
@@ -94,9 +95,16 @@ def test_the_hop_from_the_last_stage_to_the_first_spans_the_pipeline() -> None:
     assert Mesh(layout(1, 4, 2), 8).hop(3, 0) == Group("pp", 2, 2, 6)
 
 
-@pytest.mark.parametrize(("tp", "pp", "per_domain"), [(2, 4, 2), (8, 2, 1)])
-def test_a_tied_embedding_joins_first_and_last_stage(tp: int, pp: int, per_domain: int) -> None:
-    assert Mesh(layout(tp, pp), 8).embedding == Group("embedding", 2, per_domain, stride=tp * (pp - 1))
+@pytest.mark.parametrize(
+    ("tp", "pp", "dp", "per_domain", "stride"),
+    [(2, 4, 1, 2, 6), (8, 2, 1, 1, 8), (2, 4, 4, 1, 24)],
+)
+def test_a_tied_embedding_joins_first_and_last_stage(
+    tp: int, pp: int, dp: int, per_domain: int, stride: int
+) -> None:
+    plan = layout(tp, pp, dp)
+    assert Mesh(plan, 8).embedding == Group("embedding", 2, per_domain, stride)
+    assert ranks(plan, pp - 1, 0, 0) - ranks(plan, 0, 0, 0) == stride
 
 
 def test_gpus_are_the_product_of_the_degrees() -> None:

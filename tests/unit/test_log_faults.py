@@ -34,7 +34,7 @@ def of(tmp_path: Path, content: bytes) -> str:
         (b"\x7fELF\x02\x01\x01\0\0\0", ":1: binary data"),
         (b"# nThread 1 nGpus 1\n\x00\x01\x02", ":2: binary data"),
         (bytes(range(128, 256)) * 4, ":1: binary data"),
-        (gzip.compress(b"# nThread 1"), ":1: is gzip-compressed: unpack it first"),
+        (gzip.compress(b"# nThread 1", mtime=0), ":1: is gzip-compressed: unpack it first"),
         ("# nThread 1".encode("utf-16"), ":1: is UTF-16 text: save it as UTF-8"),
         (b"hello\nworld\n", ":1: no line of a known log: output of rccl-tests"),
         (b"#" * 70_000, ":1: a line of more than 64 KiB"),

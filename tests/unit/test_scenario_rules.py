@@ -7,7 +7,7 @@ import pytest
 from hwmodels import catalog
 from sim.scenario import ScenarioError, loads
 from sim.scenario.finding import Check
-from sim.scenario.machine import node
+from sim.scenario.machine import network, node
 from sim.scenario.plan_rules import MOST_CHUNKS
 from sim.scenario.rules import RULES, broken_rules
 
@@ -88,6 +88,60 @@ CASES = [
         ["cluster.fabric={kind: clos, queue_pairs: 4}"],
         "cluster.fabric.queue_pairs",
         "only ecmp hashes",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos, tiers: 1, radix: 16}"],
+        "cluster.fabric",
+        "4 nodes with 8 NICs do not fit a clos of 1 tiers of 16-port switches: 2 do",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos}", "cluster.nics=9"],
+        "cluster.nics",
+        "9 NICs do not share out to 8 GPUs",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos}", "cluster.nic_bandwidth=900 Gbps"],
+        "cluster.fabric",
+        "has no ports for NICs of 900 Gbps: name another switch, or give a radix",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: clos, dims: [2, 2]}"],
+        "cluster.fabric.dims",
+        "belongs to a torus, this fabric is clos",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: torus}"],
+        "cluster.fabric.dims",
+        "a torus needs the number of nodes along each dimension",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={kind: torus, dims: [2, 2], oversubscription: [2]}"],
+        "cluster.fabric.oversubscription",
+        "a torus fabric has none",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={routing: ecmp}"],
+        "cluster.fabric.routing",
+        "has no effect on a non-blocking network",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.fabric={pxn: true}"],
+        "cluster.fabric.pxn",
+        "has no effect on a non-blocking network",
+    ),
+    (
+        "fabric_can_be_built",
+        ["cluster.nodes=32769", "training.global_batch=262152", "cluster.fabric={kind: clos}"],
+        "cluster.nodes",
+        "laid out for up to 262,144",
     ),
     (
         "sequence_divides_over_context_parallel",
@@ -545,6 +599,83 @@ def test_settings_without_effect_are_said(changes: list[str], start: str) -> Non
     warnings = loads(DENSE, changes).warnings
     assert len(warnings) == 1
     assert warnings[0].startswith(start)
+
+
+# The network between nodes
+
+CLOS = "cluster.fabric={kind: clos, radix: 16, oversubscription: [1, 4]}"
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ("cluster.fabric={kind: fat-tree}", "cluster.fabric.kind", "rail-clos"),
+        ("cluster.fabric={tiers: 4}", "cluster.fabric.tiers", "3"),
+        ("cluster.fabric={kind: clos, oversubscription: [0.5]}", "cluster.fabric.oversubscription", "1"),
+        (
+            "cluster.fabric={kind: clos, oversubscription: [1, 1, 1, 1]}",
+            "cluster.fabric.oversubscription",
+            "3",
+        ),
+        ("cluster.fabric={kind: clos, radix: 1}", "cluster.fabric.radix", "2"),
+        ("cluster.fabric={kind: torus, dims: [2, 0]}", "cluster.fabric.dims", "1"),
+        ("cluster.fabric={kind: clos, routing: random}", "cluster.fabric.routing", "ecmp"),
+        ("cluster.fabric={kind: clos, routing: ecmp, queue_pairs: 0}", "cluster.fabric.queue_pairs", "1"),
+        ("cluster.fabric={kind: clos, pxn: 1}", "cluster.fabric.pxn", "true or false"),
+        ("cluster.fabric={topology: clos}", "cluster.fabric.topology", "kind"),
+        ("cluster.background_load={leaf_spine: 1}", "cluster.background_load.leaf_spine", "below 1"),
+        ("cluster.background_load={leaf_spine: -0.1}", "cluster.background_load.leaf_spine", "0"),
+        ("cluster.background_load={leaf-spines: 0.1}", "cluster.background_load.leaf-spines", "leaf_spine"),
+        ("cluster.background_load=0.3", "cluster.background_load", "mapping"),
+    ],
+)
+def test_a_bad_network_is_told_at_its_field(change: str, field: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        loads(DENSE, [change])
+    assert any(p.path.startswith(field) and words in p.message for p in caught.value.problems), caught.value
+
+
+def test_a_network_of_the_scenario_is_the_one_that_is_laid_out() -> None:
+    change = "cluster.fabric={kind: rail-only, tiers: 2, radix: 32, oversubscription: [1, 2], routing: ecmp, queue_pairs: 4, pxn: true}"
+    found = network(loads(DENSE, [change, "cluster.background_load={leaf_spine: 0.25}", "seed=9"]))
+    assert found is not None
+    spec, routing = found.spec, found.routing
+    assert (spec.kind, spec.tiers, spec.radix, spec.oversubscription) == ("rail-only", 2, 32, (1.0, 2.0))
+    assert dict(spec.background) == {"leaf-spine": 0.25}
+    assert (routing.mode, routing.queue_pairs, routing.pxn, routing.seed) == ("ecmp", 4, True, 9)
+    assert (found.nodes, found.gpus) == (4, 32)
+
+
+def test_no_network_is_laid_out_where_nothing_can_block() -> None:
+    assert network(loads(DENSE)) is None
+    assert network(loads(DENSE, ["cluster.background_load={nic_leaf: 0.0}"])) is None
+    assert network(loads(DENSE, ["cluster.background_load={nic_leaf: 0.5}"])) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "starts"),
+    [
+        ([CLOS, "seed=3"], ["seed: has no effect"]),
+        (["cluster.fabric={kind: clos, radix: 16, routing: ecmp}", "seed=3"], []),
+        ([CLOS, "cluster.background_load={leaf_spine: 0.3}"], []),
+        (
+            [CLOS, "cluster.background_load={torus: 0.3, dragonfly_global: 0.1}"],
+            [
+                "cluster.background_load.dragonfly_global: has no effect",
+                "cluster.background_load.torus: has no effect",
+            ],
+        ),
+        (["cluster.nodes=1", CLOS], ["cluster.fabric: has no effect: all GPUs lie in one"]),
+        (
+            ["cluster.nodes=1", "cluster.background_load={nic_leaf: 0.3}"],
+            ["cluster.background_load: has no effect: all GPUs lie in one"],
+        ),
+    ],
+)
+def test_what_a_network_does_not_feel_is_said(changes: list[str], starts: list[str]) -> None:
+    warnings = sorted(loads(DENSE, changes).warnings)
+    assert len(warnings) == len(starts)
+    assert all(warning.startswith(start) for warning, start in zip(warnings, starts, strict=True))
 
 
 def test_a_plain_scenario_has_no_warnings() -> None:

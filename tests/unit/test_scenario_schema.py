@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -31,6 +32,16 @@ def test_names_are_those_of_the_catalog(kind: str) -> None:
     field = json_schema()["$defs"]["ClusterSpec"]["properties"][kind]
     listed = field["enum"] if "enum" in field else field["anyOf"][0]["enum"]
     assert tuple(listed) == tuple(catalog.names(kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [("mine.yaml", True), ("../stacks/mine.yml", True), ("stacks\\mine", True), ("primus-2026", False)],
+)
+def test_a_stack_may_be_a_path(text: str, path: bool) -> None:
+    _, other, none = json_schema()["$defs"]["ClusterSpec"]["properties"]["stack"]["anyOf"]
+    assert (re.search(other["pattern"], text) is not None) == path
+    assert none == {"type": "null"}
 
 
 def test_models_are_names_or_mappings() -> None:
