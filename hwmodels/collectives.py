@@ -143,6 +143,11 @@ class CollectiveModel:
         share = 1.0 if self.network is None or stride is None else self.network.share(stride)
         return self.node.nic_bandwidth_per_gpu_Bps * share
 
+    def exchange_Bps(self, size: int, stride: int | None) -> float:
+        """The same in an all-to-all of ``size`` ranks ``stride`` apart, mean over its exchanges."""
+        share = 1.0 if self.network is None or stride is None else self.network.exchange_share(stride, size)
+        return self.node.nic_bandwidth_per_gpu_Bps * share
+
     def bus_Bps(self, size: int, per_domain: int, stride: int | None = None) -> float:
         """Bus bandwidth of rings over ``size`` ranks with ``per_domain`` in each scale-up domain.
 
@@ -247,7 +252,7 @@ class CollectiveModel:
         part, near = size_bytes / ranks.size, ranks.inside - 1
         far = ranks.size - 1 - near
         wire = near * part / self.scale_up_Bps(2) if near else 0.0
-        nic = self.nic_Bps(ranks.stride) * self.stack.p2p_efficiency
+        nic = self.exchange_Bps(ranks.size, ranks.stride) * self.stack.p2p_efficiency
         return self._timed_s(1.0, wire + far * part / nic, ranks, 1)
 
     def _hierarchical_all_to_all_s(self, size_bytes: float, ranks: Ranks) -> float:
@@ -256,7 +261,7 @@ class CollectiveModel:
         if ranks.inside > 1:
             inside = size_bytes * (ranks.inside - 1) / ranks.inside / self.scale_up_Bps(ranks.inside)
         step = None if ranks.stride is None else ranks.stride * ranks.per_domain
-        nic = self.nic_Bps(step) * self.stack.scale_out_efficiency
+        nic = self.exchange_Bps(ranks.domains, step) * self.stack.scale_out_efficiency
         across = size_bytes * (ranks.domains - 1) / ranks.domains / nic
         return self._timed_s(1.0, inside + across, ranks, ranks.domains - 1)
 

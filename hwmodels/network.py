@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hwmodels.fabric import Fabric
 
 
+SAMPLED_SHIFTS = 16
+
+
 @dataclass(frozen=True)
 class RoutingSpec:
     """How flows pick among equal paths: ``spray``, ``adaptive`` or ``ecmp`` with ``queue_pairs`` hashes."""
@@ -48,12 +51,24 @@ class Network:
         """
         return 1.0 / max(1.0, *self.use(stride).values())
 
+    def exchange_share(self, stride: int, size: int) -> float:
+        """The same where every rank exchanges with all others of its group, one partner after the other.
+
+        Groups are ``size`` ranks ``stride`` apart, all of them at the same time. The k-th exchange goes k
+        ranks on, around the group; of more than ``SAMPLED_SHIFTS`` evenly spread ones stand for all.
+        """
+        shifts = range(1, size, max(1, (size - 1) // SAMPLED_SHIFTS))
+        span = None if self.gpus % (stride * size) else stride * size
+        uses = [max(_use(self, k * stride, span).values()) for k in shifts]
+        crossing = [max(1.0, use) for use in uses if use > 0.0]
+        return len(crossing) / sum(crossing) if crossing else 1.0
+
     def use(self, stride: int) -> Mapping[str, float]:
         """By tier of links between domains: load of its busiest link over its capacity, same pattern.
 
         Every GPU sends at its lone rate; above 1 the tier cannot carry that.
         """
-        return _use(self, stride)
+        return _use(self, stride, None)
 
     def check(self) -> None:
         """Lays out the graph. Raises FabricError for a network that the machines do not fit."""
@@ -83,8 +98,9 @@ def _graph(network: Network) -> Fabric:
     return build_fabric(network.node, network.nodes, network.spec)
 
 
-@lru_cache(maxsize=512)
-def _use(network: Network, stride: int) -> Mapping[str, float]:
+@lru_cache(maxsize=4096)
+def _use(network: Network, stride: int, span: int | None) -> Mapping[str, float]:
+    """``span``: GPUs of a block that the pattern closes in; None is the whole machine."""
     if network.transparent:
         return {NIC_LEAF: 1.0}
     import numpy as np
@@ -94,7 +110,9 @@ def _use(network: Network, stride: int) -> Mapping[str, float]:
     fabric, asked = _graph(network), network.routing
     routing = Routing(asked.mode, asked.queue_pairs, asked.pxn, seed=asked.seed)
     source = np.arange(network.gpus)
-    target = (source + stride) % network.gpus
+    block = span or network.gpus
+    first = source // block * block
+    target = first + (source - first + stride) % block
     outside = source // fabric.domain_gpus != target // fabric.domain_gpus
     if not outside.any():
         return {NIC_LEAF: 0.0}

@@ -2,8 +2,8 @@
 
 The last rank's compute stream is walked from the start of the step to its end. Work is charged to its
 own causes. A wait is charged to the task that ended it: to that task's cause while the task ran, to its
-``wait_cause`` before that (a pipeline message still being computed elsewhere is bubble). So the causes
-sum to the step.
+``wait_cause`` before that (a pipeline message still being computed elsewhere is bubble, and so are gradients
+of another stage that the optimizer waits for). So the causes sum to the step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,18 @@ def _charge_wait(
             for part in prices[other].parts:
                 if prices[other].seconds:
                     seconds[part.cause] += ran * part.seconds / prices[other].seconds
-    seconds[tasks[culprit].wait_cause] += left
+    loading = min(left, _loading(timeline, since, until))
+    if loading > 0.0:
+        seconds["data"] += loading
+    elsewhere = tasks[culprit].role != tasks[task_id].role and tasks[culprit].kind == "reduce"
+    seconds["bubble" if elsewhere else tasks[culprit].wait_cause] += left - loading
+
+
+def _loading(timeline: Timeline, since: float, until: float) -> float:
+    """Seconds in which the first stage loads its samples in line: every other stage waits for them too."""
+    first = timeline.program.order[0].get(COMPUTE, ())
+    loads = (i for i in first[:2] if timeline.program.tasks[i].kind == "input")
+    return sum(max(0.0, min(until, timeline.end_s[i]) - max(since, timeline.start_s[i])) for i in loads)
 
 
 def _running(timeline: Timeline, culprit: int, since: float) -> Iterator[int]:

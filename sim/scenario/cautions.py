@@ -16,6 +16,7 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
         *_background(scenario),
         *_unused_network(scenario),
         *_unused_sharing(scenario),
+        *_unused_routing(scenario),
     )
 
 
@@ -62,3 +63,20 @@ def _unused_sharing(scenario: Scenario) -> Iterator[str]:
         yield "parallelism.prefetch: has no effect on time: overlap.dp is off, nothing is gathered ahead"
     if scenario.gpus == 1 and scenario.cluster.scale_up is not None:
         yield "cluster.scale_up: has no effect: there is one GPU"
+
+
+def _unused_routing(scenario: Scenario) -> Iterator[str]:
+    """Choices about the way to experts of other ranks, where no token takes it."""
+    moe, ep, experts = scenario.training.moe, scenario.parallelism.ep, machine.architecture(scenario).experts
+    if experts is None:
+        return
+    if ep == 1:
+        if given(scenario.parallelism.overlap, "ep"):
+            yield "parallelism.overlap.ep: has no effect: ep is 1"
+        for field in ("dispatch_units", "static_buffer"):
+            if given(moe, field):
+                yield f"training.moe.{field}: has no effect: ep is 1"
+        if moe.dispatch == "deduplicated":
+            yield "training.moe.dispatch: deduplicated has no effect: ep is 1"
+    if given(moe, "group_limited") and (ep == 1 or moe.dispatch == "plain" or experts.groups == 1):
+        yield "training.moe.group_limited: has no effect: it saves copies of a deduplicated dispatch over groups"

@@ -48,6 +48,12 @@ def routing_is_consistent(scenario: Scenario) -> Iterator[Finding]:
             "training.moe.balance_factor",
             "training.moe.capacity_factor",
         )
+    elif moe.balance_factor > scenario.parallelism.ep:
+        ep = scenario.parallelism.ep
+        yield finding(
+            f"{moe.balance_factor:g}: the most loaded of ep = {ep} ranks gets at most {ep} times the mean",
+            "training.moe.balance_factor",
+        )
     if moe.one_hot and moe.capacity_factor is None:
         yield finding("one-hot masks have a fixed capacity: give capacity_factor", "training.moe.one_hot")
     if moe.one_hot and moe.dispatch != "plain":

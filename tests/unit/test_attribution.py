@@ -120,3 +120,15 @@ def test_hidden_and_charged_time_of_a_collective_sum_to_its_run(gather_s: float)
         "data_parallel", 0.0
     )
     assert total == pytest.approx(gather_s)
+
+
+def test_a_stage_that_waits_for_another_ones_gradients_is_idle() -> None:
+    """One optimizer step for all stages: the last one's wait for the first one's backward is bubble."""
+    from fakes.scenarios import small
+
+    from sim.step import simulate
+
+    result = simulate(small("parallelism.pp=4", "training.global_batch=8"))
+    exchanged = sum(r.end_s - r.start_s for r in result.records if r.cause == "data_parallel" and r.role == 0)
+    assert result.breakdown_s.get("data_parallel", 0.0) <= exchanged + 1e-9
+    assert sum(result.breakdown_s.values()) == pytest.approx(result.step_time_s, rel=1e-12)

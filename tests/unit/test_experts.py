@@ -303,3 +303,20 @@ def test_expert_memory_is_that_of_the_rank() -> None:
     shared = whole["parameters"] / 2.0 - experts
     assert spread["parameters"] == pytest.approx(2.0 * (shared + experts / 8))
     assert spread["optimizer"] == pytest.approx(12.0 * (shared / 8 + experts / 8))
+
+
+@pytest.mark.parametrize(
+    ("moe", "overlap", "field"),
+    [
+        ({"dispatch": "deduplicated", "dispatch_units": 8}, {}, "training.moe.dispatch_units"),
+        ({"static_buffer": True}, {}, "training.moe.static_buffer"),
+        ({"group_limited": False}, {}, "training.moe.group_limited"),
+        ({}, {"ep": True}, "parallelism.overlap.ep"),
+    ],
+)
+def test_choices_about_a_way_that_no_token_takes_are_named(
+    moe: dict[str, Any], overlap: dict[str, Any], field: str
+) -> None:
+    found = step({"overlap": overlap}, moe).scenario.warnings
+    assert any(warning.startswith(f"{field}: has no effect") for warning in found)
+    assert not any("has no effect" in warning for warning in step().scenario.warnings)

@@ -38,6 +38,13 @@ def test_without_workers_loading_precedes_the_step() -> None:
     assert result.step_time_s > 1.0 + 0.9 * STEP_S
 
 
+def test_every_stage_waits_for_a_load_in_line() -> None:
+    """Where the last stage ends last, its wait for the first one's 8 sequences at 1 per second is no bubble."""
+    result = fed("samples_per_s: 1, workers: 0", "pp=2")
+    assert result.breakdown_s["data"] == pytest.approx(8.0, rel=1e-9)
+    assert result.breakdown_s["bubble"] < STEP_S
+
+
 def test_the_host_path_is_shared_by_the_ranks_of_a_node() -> None:
     """32 sequences of 1 MB through 16 MB/s: 2 s. Two nodes have two paths; TP ranks share a batch."""
     path = "bytes_per_sample: 1 MB, host_bandwidth: 16 MB/s"

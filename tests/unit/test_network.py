@@ -174,3 +174,17 @@ def test_a_collective_that_says_no_stride_sees_no_network() -> None:
     assert blocked.seconds("all_reduce", 1e9, 2, 1) == CollectiveModel(MI300X, STACK).seconds(
         "all_reduce", 1e9, 2, 1
     )
+
+
+@pytest.mark.parametrize("size", [16, 64, 128, 256])
+def test_an_exchange_over_a_network_that_blocks_nothing_keeps_the_whole_nic(size: int) -> None:
+    assert network().exchange_share(1, size) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_an_exchange_crosses_the_tiers_that_its_group_spans() -> None:
+    """Groups within a leaf do not feel what lies above it; one over all leaves loses nearly the ratio."""
+    blocked = network(replace(oversubscribed(3), radix=64), nodes=60)  # leaves of six nodes
+    assert blocked.exchange_share(1, 16) == pytest.approx(1.0, rel=1e-12)
+    wide = blocked.exchange_share(1, 480)
+    assert 1 / 3 - 1e-9 <= wide < 0.5
+    assert wide < network(replace(oversubscribed(2), radix=64), nodes=60).exchange_share(1, 480)

@@ -221,6 +221,12 @@ CASES = [
     ),
     (
         "routing_is_consistent",
+        ["model=mixtral-8x7b", "parallelism.ep=2", "training.moe={balance_factor: 3}"],
+        "training.moe.balance_factor",
+        "at most 2 times the mean",
+    ),
+    (
+        "routing_is_consistent",
         ["model=mixtral-8x7b", "training.moe={one_hot: true}"],
         "training.moe.one_hot",
         "give capacity_factor",
