@@ -115,9 +115,13 @@ class KernelModel:
         """HBM bandwidth that streaming kernels reach, bytes/s."""
         return self.gpu.hbm_bandwidth_Bps * self.stack.stream_efficiency
 
+    def _gemm_flops(self, dtype: str) -> float:
+        """FLOP/s of a GEMM whose tiles fill the machine."""
+        return achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
+
     def gemm_s(self, m: int, n: int, k: int, dtype: str) -> float:
         """max(FLOPs / (achievable rate x utilisation x stack efficiency), bytes / HBM)."""
-        rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
+        rate = self._gemm_flops(dtype)
         compute = 2.0 * m * n * k / (rate * tile_utilisation(m, n, k, self.gpu.compute_units))
         traffic = BYTES[dtype] * (m * k + k * n) + OUTPUT_BYTES * m * n
         return max(compute, traffic / self.stream_Bps)
@@ -134,8 +138,7 @@ class KernelModel:
             return sum(self.gemm_s(m, n, k, dtype) / share + self.stack.kernel_gap_s for m in busy)
         if not busy:
             return 0.0
-        rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
-        rate *= self.stack.grouped_gemm_efficiency
+        rate = self._gemm_flops(dtype) * self.stack.grouped_gemm_efficiency
         share = grouped_utilisation(busy, n, k, self.gpu.compute_units)
         compute = 2.0 * sum(busy) * n * k / (rate * share)
         traffic = BYTES[dtype] * (sum(busy) * k + len(busy) * k * n) + OUTPUT_BYTES * sum(busy) * n
@@ -171,8 +174,7 @@ class KernelModel:
                 rate *= UNEVEN_WIDTH_SHARE
             return flops * (1.0 + BAND_TILE / window if banded else 1.0) / rate
         passes = self.stack.attention_unfused_passes * (1.6 if backward else 1.0)
-        gemm_rate = achievable_flops(self.gpu, dtype, self.power_cap_W) * self.stack.gemm_efficiency[dtype]
-        return flops / gemm_rate + passes * score_elements * BYTES[dtype] / self.stream_Bps
+        return flops / self._gemm_flops(dtype) + passes * score_elements * BYTES[dtype] / self.stream_Bps
 
     def attention_rate_flops(
         self, sequence_length: int, head_dim: int = 128, *, backward: bool, causal: bool = True

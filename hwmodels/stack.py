@@ -42,5 +42,5 @@ class StackProfile:
     recompute_early_stop: bool  # recomputation skips the last linear layer of a block
     fixed_step_s: float  # host and replica skew, per step
     memory: Mapping[str, float]  # allocator facts, see sim/parallel/memory.py
-    grouped_gemm_efficiency: float = 1.0  # of a GEMM's, where experts share a kernel or take turns
+    grouped_gemm_efficiency: float  # of a GEMM's, where experts share a kernel or take turns
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

@@ -76,21 +76,7 @@ class Step:
             lora=None if lora is None else Lora(lora.rank, lora.targets),
             loss_kernel=training.cross_entropy or "default",
             dropout=training.dropout,
-            routing=self._routing,
-        )
-
-    @property
-    def _routing(self) -> Routing:
-        asked = self.scenario.training.moe
-        return Routing(
-            balance_factor=asked.balance_factor,
-            grouped_gemm=asked.grouped_gemm,
-            dispatch=asked.dispatch,
-            capacity_factor=asked.capacity_factor,
-            group_limited=asked.group_limited,
-            one_hot=asked.one_hot,
-            static_buffer=asked.static_buffer,
-            dispatch_units=asked.dispatch_units,
+            routing=Routing(**training.moe.model_dump()),
         )
 
     @cached_property
@@ -194,7 +180,7 @@ class Step:
             reshard=asked.reshard,
             prefetch=asked.prefetch,
             context_exchange=asked.cp_method,
-            routing=self._routing,
+            routing=self.workload.routing,
         )
         return tuple(
             StageMemory(

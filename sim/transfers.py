@@ -20,15 +20,14 @@ def flows(program: Program, prices: Sequence[Price], cluster: Cluster) -> tuple[
 
     A role whose collectives or sends never leave its domain has nothing to share.
     """
-    if not _may_meet(program):
+    crossing = [_crossing(task) for task in program.tasks]
+    used = {(task.role, task.stream) for task, ops in zip(program.tasks, crossing, strict=True) if ops}
+    if not any({(role, COLLECTIVE), (role, SEND)} <= used for role, _ in used):
         return ()
-    return tuple(_flow(task, price, cluster) for task, price in zip(program.tasks, prices, strict=True))
-
-
-def _may_meet(program: Program) -> bool:
-    crossing = {(task.role, task.stream) for task in program.tasks if _crossing(task)}
-    roles = {role for role, _ in crossing}
-    return any({(role, COLLECTIVE), (role, SEND)} <= crossing for role in roles)
+    return tuple(
+        _flow(task, ops, price, cluster)
+        for task, ops, price in zip(program.tasks, crossing, prices, strict=True)
+    )
 
 
 def _crossing(task: Task) -> tuple[Collective, ...]:
@@ -39,8 +38,7 @@ def _crossing(task: Task) -> tuple[Collective, ...]:
     return tuple(op for op in ops if isinstance(op, Collective) and op.group.size > op.group.per_domain)
 
 
-def _flow(task: Task, price: Price, cluster: Cluster) -> Flow | None:
-    ops = _crossing(task)
+def _flow(task: Task, ops: tuple[Collective, ...], price: Price, cluster: Cluster) -> Flow | None:
     if not ops or price.seconds <= 0.0:
         return None
     demand: dict[str, float] = {}

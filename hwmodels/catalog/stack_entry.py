@@ -7,7 +7,7 @@ a unit (``kernel_gap: {value: "5 us", …}``), fields with ``bytes`` in their na
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from hwmodels.stack import StackProfile
@@ -27,8 +27,7 @@ def build_stack(record: Record) -> StackProfile:
         "tuned": record.flag("tuned"),
     }
     for field in fields(StackProfile):
-        optional = field.default is not MISSING and field.name not in record
-        if field.name not in values and field.name != "figures" and not optional:
+        if field.name not in values and field.name != "figures":
             values[field.name] = _read(record, field.name, str(field.type))
     record.facts()
     record.done()

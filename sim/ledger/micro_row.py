@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.interop.bus_bandwidth import bus_factor
 from sim.ledger.run import Source
 
 KINDS = ("measured", "best-of-sweep", "floor", "peak")
@@ -146,10 +147,7 @@ class Collective:
     @property
     def bus_factor(self) -> float:
         """Bus over algorithm bandwidth, as rccl-tests define it."""
-        n = self.ranks
-        if self.op == "all_reduce":
-            return 2.0 * (n - 1) / n
-        return (n - 1) / n if self.op in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+        return bus_factor(self.op, self.ranks)
 
     def __str__(self) -> str:
         group = f"{self.ranks} ranks on {self.nodes} node{'s' if self.nodes > 1 else ''}"

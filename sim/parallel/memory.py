@@ -4,8 +4,8 @@ States, saved activations, lasting framework buffers and the transients of the m
 then the allocator's slack and what lives outside it. Allocated, reserved and device-used are told
 apart: the first is computed exactly, the others are ranges.
 
-Not modelled: offload, low-precision weight
-copies (see ``MemoryRequest``), autocast's weight cache under plain DDP, input token buffers.
+Not modelled: offload, low-precision weight copies (see ``MemoryRequest``), autocast's weight cache under
+plain DDP, input token buffers.
 """
 
 from __future__ import annotations
