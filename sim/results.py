@@ -6,9 +6,10 @@ Imports nothing of the project, so that every view, test and export can depend o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,37 @@ class Record(NamedTuple):
     end_s: float
     bytes: float
     flops: float
+
+
+class RecordTable(Sequence[Record]):
+    """Records that are made when somebody first looks: most questions need none, and there may be millions."""
+
+    def __init__(self, make: Callable[[], tuple[Record, ...]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _rows(self) -> tuple[Record, ...]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._rows)
+
+    def __reduce__(self) -> tuple[type[tuple[Record, ...]], tuple[tuple[Record, ...]]]:
+        """Travels to other processes as the rows themselves."""
+        return tuple, (self._rows,)
 
 
 @dataclass(frozen=True)
@@ -141,7 +173,7 @@ class StepResult:
     hidden_s: Mapping[str, float]  # communication that ran under compute; not part of the step
     memory: tuple[StageMemory, ...]
     bottleneck: str
-    records: tuple[Record, ...] = field(default=(), repr=False)
+    records: Sequence[Record] = field(default=(), repr=False)
     sources: tuple[Source, ...] = field(default=(), repr=False)
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

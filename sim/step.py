@@ -9,7 +9,7 @@ nothing that only parses a command line imports it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from hwmodels.cluster import Cluster
 from hwmodels.sharing import fair_progress
@@ -27,7 +27,7 @@ from sim.parallel.strategy import Strategy
 from sim.pricing import Price, price
 from sim.program import Program
 from sim.range import Case, prediction_range
-from sim.results import PredictionRange, StageMemory, StepResult
+from sim.results import PredictionRange, RecordTable, StageMemory, StepResult
 from sim.scenario import Scenario, machine, scenario_hash
 from sim.transfers import flows
 from sim.workload.architecture import Architecture
@@ -241,7 +241,7 @@ class Step:
             hidden_s=attribution.hidden(self.timeline, self.prices),
             memory=self.memory,
             bottleneck=bottleneck(causes, cluster, scenario),
-            records=attribution.records(self.timeline, self.prices, ranks_per_role),
+            records=RecordTable(partial(attribution.records, self.timeline, self.prices, ranks_per_role)),
             sources=cited_sources(cluster, self.workload),
             assumed=assumed_figures(cluster, self.workload),
             warnings=self._warnings(),

@@ -69,7 +69,8 @@ class SharedLinks:
     def _settle(self, keys: Sequence[int]) -> None:
         """Brings ``keys`` up to now, gives them new speeds, and sets their alarms."""
         now = self._environment.now
-        speeds = self._solver([self._live[key].use for key in keys])
+        alone = len(keys) == 1  # no solver needed to know that nothing slows it
+        speeds = [1.0] if alone else self._solver([self._live[key].use for key in keys])
         for key, speed in zip(keys, speeds, strict=True):
             transfer = self._live[key]
             transfer.left_s = max(0.0, transfer.left_s - (now - transfer.since_s) * transfer.speed)

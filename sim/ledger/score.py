@@ -159,7 +159,7 @@ class Predictor:
             from sim.step import simulate  # heavy: only a run that is scored needs it
 
             try:
-                self.results[key] = simulate(scenario)
+                self.results[key] = replace(simulate(scenario), records=())  # nobody scores a timeline
             except ValueError as error:
                 self.results[key] = error
         return self.results[key]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ class Case:
             sequence_length=training.sequence_length,
         )
 
-    @property
+    @cached_property
     def plan(self) -> str:
         """How the job is spread, whatever the degrees: ``tp pp 1f1b zero-1``."""
         axes = [axis for axis in ("tp", "cp", "pp", "ep") if getattr(self, axis) > 1]
@@ -60,8 +63,16 @@ class Case:
 
     def values(self, tags: tuple[str, ...]) -> tuple[object, ...]:
         """The values of ``tags``, in their order."""
-        return tuple(getattr(self, tag) for tag in tags)
+        return _reader(tags)(self)
 
     def shares(self, other: Case, *tags: str) -> bool:
         """Whether both have the same value of every one of ``tags``."""
         return self.values(tags) == other.values(tags)
+
+
+@cache
+def _reader(tags: tuple[str, ...]) -> Callable[[Case], tuple[object, ...]]:
+    """Reads ``tags`` of a case: ledgers ask for the same few millions of times."""
+    if len(tags) > 1:
+        return attrgetter(*tags)
+    return lambda case: tuple(getattr(case, tag) for tag in tags)

@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 
 from hwmodels import catalog
-from sim.ledger import LedgerReport, validate
+from sim.ledger import LedgerReport
 from sim.ledger.score import ScoredRun
 from sim.ledger.summary import Configuration, configurations
 
-
-@pytest.fixture(scope="module")
-def ledger() -> LedgerReport:
-    return validate()
+pytestmark = pytest.mark.xdist_group("ledger")
 
 
 @pytest.fixture(scope="module")

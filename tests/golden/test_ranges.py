@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 
 from sim.data_paths import residuals_file
-from sim.ledger import LedgerReport, validate
+from sim.ledger import LedgerReport
 from sim.ledger.residuals import residuals
 from sim.range import read_residuals
 
+pytestmark = pytest.mark.xdist_group("ledger")
+
 REMEDY = "run: python -m sim.ledger.residuals"
 MANY = 20  # configurations from which a share means something
-
-
-@pytest.fixture(scope="module")
-def ledger() -> LedgerReport:
-    return validate()
 
 
 @pytest.fixture(scope="module")

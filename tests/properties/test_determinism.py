@@ -28,12 +28,12 @@ PROGRAM = """
 import hashlib, json, sys, sim
 text, *overrides = sys.argv[1:]
 result = sim.simulate(sim.loads(text, overrides=overrides))
-print(hashlib.sha256(json.dumps([result.to_dict(), result.records]).encode()).hexdigest())
+print(hashlib.sha256(json.dumps([result.to_dict(), list(result.records)]).encode()).hexdigest())
 """
 
 
 def written(result: StepResult) -> bytes:
-    return json.dumps([result.to_dict(), result.records]).encode()
+    return json.dumps([result.to_dict(), list(result.records)]).encode()
 
 
 @pytest.mark.parametrize("plan", PLANS)

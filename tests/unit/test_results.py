@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import sys
 
 import pytest
 from fakes.results import GIB, records, stage_memory, step_result
 
-from sim.results import PredictionRange, Record
+from sim.results import PredictionRange, Record, RecordTable
 
 
 def test_causes_that_do_not_sum_to_the_step_are_refused() -> None:
@@ -105,3 +106,20 @@ def test_to_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"trainsim\[app\]"):
         step_result().to_frame()
+
+
+def test_records_are_made_once_and_only_when_somebody_looks() -> None:
+    made: list[int] = []
+
+    def make() -> tuple[Record, ...]:
+        made.append(1)
+        return records()
+
+    table = RecordTable(make)
+    assert made == []
+    assert len(table) == len(records())
+    assert table[0] == records()[0]
+    assert table[1:] == records()[1:]
+    assert table == records()
+    assert made == [1]
+    assert pickle.loads(pickle.dumps(table)) == records()
