@@ -240,12 +240,13 @@ class Collective:
 class Shift:
     """Passing ``bytes`` to the next rank of a ring while ``beside`` runs: what of it shows.
 
-    ``group`` is the rank and the next one; ``per_domain`` is 1 when any hop of the ring leaves the domain.
+    ``group`` is the rank and the next one; ``per_domain`` is 1 when any hop of the ``ring`` leaves the domain.
     """
 
     bytes: float
     group: Group
     beside: Attention
+    ring: Group | None = None
 
     @property
     def flops(self) -> float:

@@ -44,6 +44,7 @@ class Task:
     window: str | None = None
     wait_cause: str = "bubble"
     peer: int | None = None  # role that a send goes to
+    barrier: bool = False  # waits for all ranks of what it waits for, not for its own counterpart alone
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,15 @@ class Flow:
 
 @dataclass(frozen=True)
 class Program:
-    """All tasks of one step. ``order[role][stream]`` lists task ids in issue order."""
+    """All tasks of one step. ``order[role][stream]`` lists task ids in issue order.
+
+    A role stands for ``ranks`` GPUs that do the same on other data; communicators within it are strided groups of
+    them (``sim.ops.Group``).
+    """
 
     tasks: tuple[Task, ...]
     order: tuple[dict[str, tuple[int, ...]], ...]
+    ranks: int = 1
 
     @property
     def roles(self) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Literal
 
 from hwmodels.cluster import Cluster
 from hwmodels.sharing import fair_progress
 from sim import __version__, attribution
 from sim.bottleneck import bottleneck
 from sim.citations import assumed_figures, cited_sources
-from sim.engine.events import run
+from sim.engine import events, maxplus
 from sim.engine.timeline import Timeline
 from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
@@ -34,13 +35,18 @@ from sim.workload.architecture import Architecture
 from sim.workload.routing import Routing
 from sim.workload.workload import LOW_PRECISION, Lora, Workload
 
+Engine = Literal["auto", "events", "maxplus"]
+"""``events`` shares links among transfers that meet; ``maxplus`` knows no contention and is faster; ``auto``
+takes events where transfers can meet, and max-plus where both give the same bits."""
 
-def simulate(scenario: Scenario) -> StepResult:
+
+def simulate(scenario: Scenario, engine: Engine = "auto") -> StepResult:
     """Predicts one training step: time by cause, memory by stage, sources.
 
-    Deterministic: equal scenarios give equal results to the last bit.
+    Deterministic: equal scenarios give equal results to the last bit, whichever engine may play them. Raises
+    ValueError for ``maxplus`` where transfers share links.
     """
-    return Step(scenario).result
+    return Step(scenario, engine).result
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class Step:
     """The chain for one scenario, every link kept for those who want to look inside."""
 
     scenario: Scenario
+    engine: Engine = "auto"
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -161,7 +168,12 @@ class Step:
     def timeline(self) -> Timeline:
         """Contention included: transfers that meet on a link slow each other."""
         shared = flows(self.program, self.prices, self.cluster)
-        return run(self.program, [p.seconds for p in self.prices], shared, fair_progress)
+        seconds = [p.seconds for p in self.prices]
+        if self.engine == "maxplus" and shared:
+            raise ValueError("transfers of this scenario share links: the max-plus engine does not see that")
+        if self.engine == "events" or shared:
+            return events.run(self.program, seconds, shared, fair_progress)
+        return maxplus.run(self.program, seconds)
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:

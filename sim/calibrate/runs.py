@@ -20,7 +20,7 @@ from sim.step import Step
 _STEPS = 10  # of bisection: 0.4 % of the figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Under(Step):
     """A step under a profile that no catalog has yet."""
 
@@ -67,7 +67,7 @@ def run_accuracy(
 ) -> Iterator[Accuracy]:
     for run in _runs(evidence, gpu):
         errors = [
-            mean_absolute_error([_Under(run.scenario, stack).seconds], [run.measured_s])
+            mean_absolute_error([_Under(scenario=run.scenario, profile=stack).seconds], [run.measured_s])
             for stack in (before, after)
         ]
         yield Accuracy(run.log, f"training run {run.name}", 1, *errors)
@@ -76,7 +76,7 @@ def run_accuracy(
 def _seconds(run: _Run, stack: StackProfile, dtype: str) -> Callable[[float], float]:
     def seconds(value: float) -> float:
         changed = replace(stack, gemm_efficiency={**stack.gemm_efficiency, dtype: value})
-        return _Under(run.scenario, changed).seconds
+        return _Under(scenario=run.scenario, profile=changed).seconds
 
     return seconds
 

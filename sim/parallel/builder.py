@@ -24,13 +24,14 @@ class Draft:
     window: str | None
     wait_cause: str
     peer: int | None
+    barrier: bool
 
 
 class ProgramBuilder:
     """Tasks run on their stream in the order they are added."""
 
-    def __init__(self, roles: int) -> None:
-        self._roles = roles
+    def __init__(self, roles: int, ranks: int = 1) -> None:
+        self._roles, self._ranks = roles, ranks
         self._drafts: list[Draft] = []
         self._ids: dict[Key, int] = {}
 
@@ -49,12 +50,27 @@ class ProgramBuilder:
         window: str | None = None,
         wait_cause: str = "bubble",
         peer: int | None = None,
+        barrier: bool = False,
     ) -> Key:
         if key in self._ids:
             raise ValueError(f"task {key} added twice")
         self._ids[key] = len(self._drafts)
         self._drafts.append(
-            Draft(key, role, stream, kind, name, microbatch, layers, work, waits, window, wait_cause, peer)
+            Draft(
+                key,
+                role,
+                stream,
+                kind,
+                name,
+                microbatch,
+                layers,
+                work,
+                waits,
+                window,
+                wait_cause,
+                peer,
+                barrier,
+            )
         )
         return key
 
@@ -82,7 +98,8 @@ class ProgramBuilder:
                     d.window,
                     d.wait_cause,
                     d.peer,
+                    d.barrier,
                 )
             )
         frozen = tuple({stream: tuple(ids) for stream, ids in streams.items()} for streams in order)
-        return Program(tuple(tasks), frozen)
+        return Program(tuple(tasks), frozen, self._ranks)

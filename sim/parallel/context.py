@@ -75,7 +75,7 @@ class ContextParallel:
         sent = parts.key_value * (2.0 if whole.backward else 1.0)
         merged = parts.key_value if whole.backward else parts.output
         extra: tuple[Op, ...] = (
-            Shift(sent, self.hop, other),
+            Shift(sent, self.hop, other, self.group),
             Stream(_MERGE_PASSES * merged),
             Launches(_KERNELS_PER_BLOCK),
         )

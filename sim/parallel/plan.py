@@ -79,7 +79,7 @@ class Planner:
         return not self.fsdp and self.dp.size > 1
 
     def build(self) -> Program:
-        builder = ProgramBuilder(self.layout.pp)
+        builder = ProgramBuilder(self.layout.pp, self.layout.gpus // self.layout.pp)
         feed.start(builder, self.strategy.feed, self.layout.micro_batch * self.layout.microbatches)
         for stage in self.stages:
             self._gather_ahead(builder, stage)
@@ -470,6 +470,7 @@ class Planner:
             "optimizer step",
             (Work(Optimizer(share), "optimizer"),),
             waits=barrier,
+            barrier=True,  # the norm of all gradients
         )
         last: Key = ("optimizer", index)
         if self.gathers_updates and not self.strategy.overlap_dp:
