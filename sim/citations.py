@@ -6,61 +6,53 @@ from collections.abc import Iterator
 
 from hwmodels.cluster import Cluster
 from hwmodels.figure import Figure
+from sim.families import Family
 from sim.results import Source
-from sim.workload.workload import Workload
 
 ASSUMED = "assumed"
 
 
-def cited_sources(cluster: Cluster, workload: Workload) -> tuple[Source, ...]:
+def cited_sources(cluster: Cluster, family: Family) -> tuple[Source, ...]:
     """One entry per figure used, in the order machine, links, software, model."""
-    cited = [_source(entry, name, figure) for entry, name, figure in _used(cluster, workload)]
-    architecture = workload.architecture
-    cited.append(Source(f"model {architecture.name}", "configuration", *_split(architecture.source), "high"))
+    cited = [_source(entry, name, figure) for entry, name, figure in _used(cluster, family)]
+    model = family.model
+    cited.append(Source(f"model {model.name}", "configuration", *_split(model.source), "high"))
     return tuple(cited)
 
 
-def assumed_figures(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
+def assumed_figures(cluster: Cluster, family: Family) -> tuple[str, ...]:
     """The used figures that nobody measured, and what the network's layout rests on, in words."""
     figures = tuple(
         f"{entry}: {name} = {figure.text}" + (f" ({figure.note})" if figure.note else "")
-        for entry, name, figure in _used(cluster, workload)
+        for entry, name, figure in _used(cluster, family)
         if figure.confidence == ASSUMED
     )
     network = cluster.network
     return figures if network is None else (*figures, *(f"fabric: {text}" for text in network.assumptions))
 
 
-def _used(cluster: Cluster, workload: Workload) -> Iterator[tuple[str, str, Figure]]:
+def _used(cluster: Cluster, family: Family) -> Iterator[tuple[str, str, Figure]]:
     node, gpu, nic, stack = cluster.node, cluster.gpu, cluster.node.nic, cluster.stack
-    formats = sorted({workload.linear_dtype, workload.outer_dtype})
-    groups = [(f"gpu {gpu.name}", gpu.figures, _gpu_figures(formats))]
+    groups = [(f"gpu {gpu.name}", gpu.figures, _gpu_figures(family.formats))]
     if cluster.gpus > 1:
         groups.append((f"node {node.name}", node.figures, ("scale_up.usable_bandwidth", "scale_up.latency")))
     if cluster.gpus > cluster.domain_gpus:
         groups.append((f"nic {nic.name}", nic.figures, ("usable_bandwidth", "latency")))
-    groups.append((f"stack {stack.name}", stack.figures, _stack_figures(cluster, workload, formats)))
+    groups.append((f"stack {stack.name}", stack.figures, _stack_figures(cluster, family)))
     for entry, figures, names in groups:
         for name in names:
             if name in figures:
                 yield entry, name, figures[name]
 
 
-def _gpu_figures(formats: list[str]) -> tuple[str, ...]:
+def _gpu_figures(formats: tuple[str, ...]) -> tuple[str, ...]:
     rates = [f"{kind}.{f}" for f in formats for kind in ("achievable_flops", "peak_flops")]
     return (*rates, "power_cap", "compute_units", "hbm", "hbm_bandwidth")
 
 
-def _stack_figures(cluster: Cluster, workload: Workload, formats: list[str]) -> tuple[str, ...]:
-    names = [f"gemm_efficiency.{f}" for f in formats]
-    names += ["stream_efficiency", "kernel_gap", "streaming_factor", "optimizer_bytes_per_parameter"]
-    names.append(f"cross_entropy_bytes_per_logit.{workload.loss_kernel}")
-    if workload.fused_attention:
-        names += ["attention_share.forward", "attention_share.backward"]
-    else:
-        names.append("attention_unfused_passes")
-    if workload.architecture.experts is not None:
-        names.append("grouped_gemm_efficiency")
+def _stack_figures(cluster: Cluster, family: Family) -> tuple[str, ...]:
+    names = [f"gemm_efficiency.{f}" for f in family.formats]
+    names += ["stream_efficiency", *family.stack_figures]
     if cluster.gpus > 1:
         names += ["overlap_slowdown", "scale_up_efficiency"]
     if cluster.gpus > cluster.domain_gpus:

@@ -178,6 +178,7 @@ class StepResult:
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     range_90: PredictionRange | None = None  # None where no published run says anything
+    counted: str = "tokens"  # what the fields called tokens count: tokens, or samples of a recommender
 
     def __post_init__(self) -> None:
         total = math.fsum(self.breakdown_s.values())

@@ -25,8 +25,9 @@ def shipped_evidence() -> Evidence:
 
 def prediction_range(case: Case, step_time_s: float) -> PredictionRange | None:
     """Where nine of ten measurements of ``case`` should lie; None where no published run says anything."""
-    found = shipped_evidence().judge(case)
+    evidence = shipped_evidence().of_family(case)
+    found = evidence.judge(case)
     if found is None:
         return None
     low_s, high_s = found.around(step_time_s)
-    return PredictionRange(low_s, high_s, found.kind, found.words, shipped_evidence().beyond(case))
+    return PredictionRange(low_s, high_s, found.kind, found.words, evidence.beyond(case))

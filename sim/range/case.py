@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwmodels.stack import StackProfile
     from sim.scenario import Scenario
-    from sim.workload.architecture import Architecture
 
 
 @dataclass(frozen=True)
@@ -30,20 +29,30 @@ class Case:
     pp: int
     ep: int
     schedule: str  # "none" without a pipeline
-    data_sharding: str
+    data_sharding: str  # of a recommender's tables: planned, two-level, ...
     sequence_length: int
+    family: str = "transformer"
 
     @staticmethod
-    def of(scenario: Scenario, gpu: str, stack: StackProfile, architecture: Architecture) -> Case:
-        """The tags of ``scenario`` run by ``stack`` on ``gpu``."""
+    def of(
+        scenario: Scenario,
+        gpu: str,
+        stack: StackProfile,
+        *,
+        family: str,
+        model: str,
+        experts: bool,
+        sharding: str,
+    ) -> Case:
+        """The tags of ``scenario`` run by ``stack`` on ``gpu``; the rest is what its family says of it."""
         training, plan, changes = scenario.training, scenario.parallelism, scenario.cluster.gpu
         rebuilt = changes is not None and changes.model_copy(update={"hbm_bytes": None}) != type(changes)()
         return Case(
             gpu=f"{gpu}, changed" if rebuilt else gpu,
             stack=stack.name,
             tuned=stack.tuned,
-            model=architecture.name + ("" if training.lora is None else "+lora"),
-            experts=architecture.experts is not None,
+            model=model + ("" if training.lora is None else "+lora"),
+            experts=experts,
             precision=training.precision,
             gpus=scenario.gpus,
             tp=plan.tp,
@@ -51,8 +60,9 @@ class Case:
             pp=plan.pp,
             ep=plan.ep,
             schedule=plan.schedule if plan.pp > 1 else "none",
-            data_sharding=plan.data_sharding,
+            data_sharding=sharding,
             sequence_length=training.sequence_length,
+            family=family,
         )
 
     @cached_property

@@ -124,13 +124,30 @@ class Evidence:
         if measured is None:
             return None
         half_width, cases = measured
-        return LogRange(kind, expected(near.kin(kind, case)), half_width + self.drift(case), cases)
+        return LogRange(
+            kind, expected(near.kin(kind, case)), half_width + self.of_family(case).drift(case), cases
+        )
 
     def alike(self, case: Case) -> Evidence:
-        """Models with experts are judged by such models, dense by dense, once there are enough of them."""
-        some = self._with_experts if case.experts else self._dense
+        """Models with experts are judged by such models, dense by dense, once there are enough of them.
+
+        Another family's models say nothing.
+        """
+        family = self.of_family(case)
+        some = family._with_experts if case.experts else family._dense  # noqa: SLF001 (the same noun)
         checks = sum(row.split == "check" and row.case.tuned == case.tuned for row in some.rows)
-        return some if checks >= NEEDED else self
+        return some if checks >= NEEDED else family
+
+    def of_family(self, case: Case) -> Evidence:
+        """The evidence of the family that ``case`` belongs to."""
+        return self._families.get(case.family, Evidence(()))
+
+    @cached_property
+    def _families(self) -> Mapping[str, Evidence]:
+        names = dict.fromkeys(row.case.family for row in self.rows)
+        if len(names) == 1:
+            return dict.fromkeys(names, self)
+        return {name: Evidence(tuple(row for row in self.rows if row.case.family == name)) for name in names}
 
     def kind(self, case: Case) -> str:
         """The least known thing about ``case``, one of ``KINDS``."""

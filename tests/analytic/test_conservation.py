@@ -115,7 +115,9 @@ def _covered(start_s: float, end_s: float, busy: list[tuple[float, float]]) -> f
 def test_hidden_and_exposed_communication_sum_to_its_run_time(step: Step) -> None:
     """Without a pipeline the compute stream idles only for collectives, so what is not hidden is in the step."""
     timeline, result = step.timeline, step.result
-    last = max(range(step.layout.pp), key=lambda r: timeline.end_s[timeline.program.order[r][COMPUTE][-1]])
+    last = max(
+        range(step.family.layout.pp), key=lambda r: timeline.end_s[timeline.program.order[r][COMPUTE][-1]]
+    )
     streams = timeline.program.order[last]
     busy = [(timeline.start_s[i], timeline.end_s[i]) for i in streams[COMPUTE]]
     apart = [i for stream, ids in streams.items() if stream != COMPUTE for i in ids]
@@ -123,7 +125,7 @@ def test_hidden_and_exposed_communication_sum_to_its_run_time(step: Step) -> Non
     hidden = sum(_covered(timeline.start_s[i], timeline.end_s[i], busy) for i in apart)
     assert sum(result.hidden_s.values()) == pytest.approx(hidden, rel=1e-9, abs=1e-12)
     assert hidden <= ran * (1 + 1e-9)
-    if step.layout.pp == 1:
+    if step.family.layout.pp == 1:
         exposed = result.breakdown_s.get("data_parallel", 0.0)
         assert hidden + exposed == pytest.approx(ran, rel=1e-9, abs=1e-12)
 
@@ -133,7 +135,7 @@ def test_hidden_and_exposed_communication_sum_to_its_run_time(step: Step) -> Non
 
 def _forward_flops(step: Step) -> dict[str, float]:
     """FLOPs of one layer's forward pass over the whole batch, by part, from the published widths."""
-    a, t = step.architecture, step.scenario.training
+    a, t = step.family.model, step.scenario.training
     tokens = float(t.global_batch * t.sequence_length)
     lora = 0.0
     if t.lora is not None:
@@ -150,7 +152,7 @@ def _forward_flops(step: Step) -> dict[str, float]:
 
 def _step_flops(step: Step) -> float:
     """Model FLOPs (masked scores only where a kernel computes them) plus recomputed FLOPs."""
-    a, t = step.architecture, step.scenario.training
+    a, t = step.family.model, step.scenario.training
     one = _forward_flops(step)
     backward = 2.0 if t.lora is None else 1.0
     layer = (
@@ -165,18 +167,18 @@ def _step_flops(step: Step) -> float:
         "operator": 2.0 * t.global_batch * t.sequence_length * _repeated_weights(step),
         "full": sum(one.values()),
     }
-    return a.layers * layer + head + sum(step.layout.recompute.layers) * kinds[t.recompute.kind]
+    return a.layers * layer + head + sum(step.family.layout.recompute.layers) * kinds[t.recompute.kind]
 
 
 def _repeated_weights(step: Step) -> float:
     """Every second matrix of query, key, value, projection, gate, up, down: key, projection, up."""
-    a = step.architecture
+    a = step.family.model
     return a.hidden * a.kv_width + a.q_width * a.hidden + a.hidden * a.ffn
 
 
 def _recorded_flops(step: Step) -> float:
     """Each role stands for the ranks of its stage, which all do the same."""
-    ranks = step.scenario.gpus // step.layout.pp
+    ranks = step.scenario.gpus // step.family.layout.pp
     return math.fsum(r.flops for r in step.result.records) * ranks
 
 
@@ -187,7 +189,7 @@ def test_flops_of_the_records_equal_the_closed_form(step: Step) -> None:
 def test_model_flops_are_those_of_the_records_but_for_attention() -> None:
     """A fused causal kernel does 7 L·s·q per token, half of 4 forward and 2.5 times that backward; MFU counts 6."""
     step = Step(small("metrics.mfu_convention=megatron"))
-    t, a = step.scenario.training, step.architecture
+    t, a = step.scenario.training, step.family.model
     tokens = t.global_batch * t.sequence_length
     attention = a.layers * t.sequence_length * a.q_width * tokens
     model = step.result.tflops_per_gpu * 1e12 * step.result.step_time_s * step.scenario.gpus
@@ -216,7 +218,7 @@ def test_a_vocabulary_that_does_not_divide_adds_at_most_the_padding(tp: int) -> 
     plain = small(f"model.vocab={vocab}")
     one, other = Step(plain), Step(small(f"model.vocab={vocab}", f"parallelism.tp={tp}"))
     tokens = 32 * 2048
-    padding = 6.0 * tokens * one.architecture.hidden * (-vocab % tp)
+    padding = 6.0 * tokens * one.family.model.hidden * (-vocab % tp)
     assert _recorded_flops(other) - _recorded_flops(one) == pytest.approx(padding, rel=1e-9)
 
 
@@ -234,7 +236,7 @@ def test_every_send_has_exactly_one_receiver(step: Step) -> None:
                 assert sender.peer == task.role
                 assert (task.stream, task.microbatch) == (COMPUTE, sender.microbatch)
     sends = [task.id for task in program.tasks if task.stream == SEND]
-    assert len(sends) == 2 * _hops(step) * step.layout.microbatches
+    assert len(sends) == 2 * _hops(step) * step.family.layout.microbatches
     assert receivers == dict.fromkeys(sends, 1)
 
 
@@ -260,18 +262,18 @@ def _wire(program: Program, axis: str, cause: str | None = None) -> float:
 
 def _rank_parameters(step: Step) -> float:
     """Trainable parameters summed over the stages, one rank each: matrices cut by tp, norms replicated."""
-    a, tp = step.architecture, step.layout.tp
-    if step.workload.lora is not None:
-        return step.workload.trainable_parameters / tp
+    a, tp = step.family.model, step.family.layout.tp
+    if step.family.workload.lora is not None:
+        return step.family.workload.trainable_parameters / tp
     norms = a.layers * (a.layer_parameters - a.layer_linear_parameters) + a.norm_parameters
-    apart = step.layout.pp > 1 and step.scenario.parallelism.schedule != "zbv"
+    apart = step.family.layout.pp > 1 and step.scenario.parallelism.schedule != "zbv"
     copies = 2 if not a.tied_embeddings or apart else 1
     tables = copies * a.vocab * a.hidden + (a.embedding_parameters - a.vocab * a.hidden)
     return norms + (a.layers * a.layer_linear_parameters + tables) / tp
 
 
 def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
-    layout, a = step.layout, step.architecture
+    layout, a = step.family.layout, step.family.model
     ranks = layout.dp * layout.cp // layout.hsdp_replicas
     share = (ranks - 1) / ranks
     parameters = _rank_parameters(step)
@@ -279,7 +281,7 @@ def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
         norms = a.layers * (a.layer_parameters - a.layer_linear_parameters)
         layers = a.layers * a.layer_linear_parameters / layout.tp + norms
         root = (a.embedding_parameters + a.head_parameters) / layout.tp + a.norm_parameters
-        gathers = 2 if step.strategy.reshard else 1
+        gathers = 2 if step.family.strategy.reshard else 1
         expected = layout.microbatches * share * (2.0 * (gathers * layers + root) + 4.0 * parameters)
     elif layout.data_sharding == "zero-2":  # a reduce-scatter per micro-batch, one all-gather per step
         expected = share * (4.0 * layout.microbatches + 2.0) * parameters
@@ -297,7 +299,7 @@ def test_context_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     """Of n ranks each sends n-1 parts. S tokens each: keys and values of a whole sequence gathered (forward),
     gathered again and their gradients scattered (backward); or passed on n-1 times, with gradients backward;
     or (n-1)/n of queries, keys, values and outputs, each way."""
-    layout, a = step.layout, step.architecture
+    layout, a = step.family.layout, step.family.model
     row = layout.micro_batch * step.scenario.training.sequence_length / layout.cp * 2.0 / layout.tp
     keys_values, queries = 2.0 * a.kv_width * row, a.q_width * row
     if layout.cp_method == "all-to-all":
@@ -313,14 +315,14 @@ def test_context_parallel_bytes_equal_the_closed_form(step: Step) -> None:
 
 def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     """Four all-reduces, or as many gather-scatter pairs, per layer and micro-batch; two more when recomputed."""
-    layout, a = step.layout, step.architecture
+    layout, a = step.family.layout, step.family.model
     tokens = layout.micro_batch * step.scenario.training.sequence_length / layout.cp
     buffer = tokens * a.hidden * 2.0 * (layout.tp - 1) / layout.tp
     recomputed = sum(layout.recompute.layers) if layout.recompute.kind in ("full", "operator") else 0
     layers = (4 * a.layers + 2 * recomputed) * 2.0 * buffer
     head = 2.0 * buffer  # one all-reduce backward, or a gather forward and a scatter backward
     lookup = 2.0 * buffer  # one all-reduce forward, or a scatter forward and a gather backward
-    if step.workload.frozen_base and layout.sequence_parallel:
+    if step.family.workload.frozen_base and layout.sequence_parallel:
         lookup = buffer  # a frozen table needs no gradient
     outer = head + lookup
     assert _wire(step.program, "tp") == pytest.approx(layout.microbatches * (layers + outer), rel=1e-12)
@@ -329,7 +331,7 @@ def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
 
 
 def test_pipeline_bytes_equal_the_closed_form(step: Step) -> None:
-    layout, a = step.layout, step.architecture
+    layout, a = step.family.layout, step.family.model
     tokens = layout.micro_batch * step.scenario.training.sequence_length / layout.cp
     message = tokens * a.hidden * 2.0 / layout.tp
     sent = 2.0 * _hops(step) * layout.microbatches * message

@@ -20,7 +20,7 @@ def work(*changes: str) -> float:
     """FLOPs of all ranks over the step."""
     step = Step(small(f"model.layers={LAYERS}", f"training.global_batch={BATCH}", *changes))
     flops = math.fsum(w.count * w.op.flops for task in step.program.tasks for w in task.work)
-    return flops * (step.scenario.gpus // step.layout.pp)
+    return flops * (step.scenario.gpus // step.family.layout.pp)
 
 
 @st.composite

@@ -21,7 +21,7 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min")
 def flops(step: Step) -> float:
     """Of all ranks: each role stands for the ranks of its stage."""
     one = math.fsum(w.count * w.op.flops for task in step.program.tasks for w in task.work)
-    return one * step.scenario.gpus / step.layout.pp
+    return one * step.scenario.gpus / step.family.layout.pp
 
 
 @pytest.fixture(scope="module")

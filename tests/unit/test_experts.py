@@ -65,7 +65,7 @@ def step(
 def flops(found: Step) -> float:
     tasks = found.program.tasks
     per_role = sum(work.count * work.op.flops for task in tasks for work in task.work)
-    return per_role * found.scenario.gpus / found.layout.pp
+    return per_role * found.scenario.gpus / found.family.layout.pp
 
 
 @pytest.mark.parametrize("name", [name for name in ROUTED if architecture(name).published_parameters])
@@ -196,7 +196,7 @@ def test_model_flops_are_those_of_the_program_but_for_attention_backward() -> No
         w.count * w.op.flops for t in found.program.tasks for w in t.work if isinstance(w.op, Attention)
     )
     attention *= found.scenario.gpus
-    counted = found.workload.model_flops_per_token() * 64 * 4096
+    counted = found.family.workload.model_flops_per_token() * 64 * 4096
     assert flops(found) - attention / 7.0 == pytest.approx(counted, rel=1e-9)
 
 
@@ -226,7 +226,7 @@ def test_experts_are_reduced_among_those_that_hold_the_same() -> None:
     found = step({"ep": 4, "data_sharding": "ddp", "overlap": {"dp": False}})
     reduced = [w.op for t in found.program.tasks for w in t.work if isinstance(w.op, Collective)]
     sizes = {op.group.size: op.bytes for op in reduced}
-    a = found.architecture
+    a = found.family.model
     experts = 3 * 16 / 4 * a.expert_parameters
     assert sizes == {2: pytest.approx(4.0 * experts), 8: pytest.approx(4.0 * (a.parameters - 4 * experts))}
 
@@ -298,7 +298,7 @@ def test_routers_see_the_tokens_of_their_own_tensor_parallel_rank() -> None:
 def test_expert_memory_is_that_of_the_rank() -> None:
     """Experts of a rank are whole on it: 18 bytes each where no other rank holds them."""
     spread, whole = (step({"ep": ep}).result.memory[0].parts_bytes for ep in (8, 1))
-    a = step().architecture
+    a = step().family.model
     experts = 3 * 16 * a.expert_parameters
     shared = whole["parameters"] / 2.0 - experts
     assert spread["parameters"] == pytest.approx(2.0 * (shared + experts / 8))

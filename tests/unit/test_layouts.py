@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.families.transformer import part_layers
 from sim.ops import Group
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.mesh import Mesh
-from sim.step import part_layers
 
 
 def layout(tp: int = 1, pp: int = 1, dp: int = 1, *, microbatches: int = 8, schedule: str = "1f1b") -> Layout:

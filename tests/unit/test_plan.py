@@ -162,7 +162,7 @@ def test_replicas_step_everything_and_shards_their_part(sharding: str, kind: str
     step = Step(small(*changes(f"data_sharding={sharding}")))
     op = the(step.program, COMPUTE, "optimizer step").work[0].op
     assert isinstance(op, Optimizer)
-    assert op.parameters == pytest.approx(step.architecture.parameters / share)
+    assert op.parameters == pytest.approx(step.family.model.parameters / share)
     kinds = {
         w.op.kind
         for t in step.program.tasks
@@ -237,7 +237,7 @@ def test_a_tied_embedding_is_reduced_between_first_and_last_stage(text: str, tie
         op = task.work[0].op
         assert isinstance(op, Collective)
         assert (op.kind, op.bytes) == ("all_reduce", 4.0 * 32000 * 1024)
-        assert task.role in (0, step.layout.pp - 1)
+        assert task.role in (0, step.family.layout.pp - 1)
         assert task.id in step.program.tasks[step.program.order[0][COMPUTE][-2]].waits
 
 

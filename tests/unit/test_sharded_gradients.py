@@ -58,8 +58,8 @@ def test_parameters_are_gathered_once_under_zero_2() -> None:
     ],
 )
 def test_states_are_divided_by_what_shards_them(plan: str, divisors: tuple[int, ...]) -> None:
-    whole = step("data_sharding=ddp").memory[0].parts_bytes
-    found = step(plan).memory[0].parts_bytes
+    whole = step("data_sharding=ddp").family.memory[0].parts_bytes
+    found = step(plan).family.memory[0].parts_bytes
     for part, divisor in zip(GRADIENT_PARTS, divisors, strict=True):
         assert found[part] == pytest.approx(whole[part] / divisor, rel=1e-12), part
 
@@ -89,7 +89,7 @@ def test_fsdp_beside_tensor_parallelism_moves_a_share_of_each_layer() -> None:
     gather = next(t for t in program.tasks if t.name == "gather layer 0")
     (work,) = gather.work
     assert isinstance(work.op, Collective)
-    model = step("").architecture
+    model = step("").family.model
     norms = model.layer_parameters - model.layer_linear_parameters
     assert work.op.bytes == 2.0 * (model.layer_linear_parameters / 2 + norms)
     assert (work.op.group.size, work.op.group.stride) == (4, 2)

@@ -36,7 +36,7 @@ def headline(result: StepResult) -> RenderableType:
     """Name; model · tokens · GPUs · plan; software stack with its date."""
     words = (
         result.model_title,
-        f"{tokens(result.tokens_per_step)} tokens per step",
+        f"{tokens(result.tokens_per_step)} {result.counted} per step",
         f"{result.gpus:,} × {result.gpu}",
         plan_words(result),
     )
@@ -60,9 +60,9 @@ def _figures(result: StepResult) -> RenderableType:
     rows = (
         ("step time", duration(result.step_time_s), _range(result)),
         (
-            "tokens/s/GPU",
+            f"{result.counted}/s/GPU",
             significant(result.tokens_per_s_per_gpu),
-            f"{tokens(result.tokens_per_s)} tokens/s in all",
+            f"{tokens(result.tokens_per_s)} {result.counted}/s in all",
         ),
         ("TFLOP/s/GPU", significant(result.tflops_per_gpu), counted),
         ("MFU", percent(result.mfu), peak),

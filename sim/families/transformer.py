@@ -1,0 +1,243 @@
+"""Transformers: tokens through layers, divided over tensor, context, expert, pipeline and data parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwmodels.cluster import Cluster
+from sim.parallel.feed import Feed, loaders_per_host
+from sim.parallel.layout import Layout, Recompute
+from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage
+from sim.parallel.plan import build_program
+from sim.parallel.schedule import placement
+from sim.parallel.strategy import Strategy
+from sim.program import Program
+from sim.results import StageMemory
+from sim.scenario import Scenario, machine
+from sim.workload.architecture import Architecture
+from sim.workload.routing import Routing
+from sim.workload.workload import Lora, Workload
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """One scenario of a transformer on its machine: a ``Family`` (sim/families/family.py)."""
+
+    scenario: Scenario
+    cluster: Cluster
+
+    @cached_property
+    def model(self) -> Architecture:
+        return machine.architecture(self.scenario)
+
+    @cached_property
+    def workload(self) -> Workload:
+        training = self.scenario.training
+        lora = training.lora
+        return Workload(
+            architecture=self.model,
+            sequence_length=training.sequence_length,
+            precision=training.precision,
+            fused_attention=training.attention == "fused",
+            lora=None if lora is None else Lora(lora.rank, lora.targets),
+            loss_kernel=training.cross_entropy or "default",
+            dropout=training.dropout,
+            routing=Routing(**training.moe.model_dump()),
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        asked, training = self.scenario.parallelism, self.scenario.training
+        place = placement(asked.schedule, asked.pp, asked.virtual_stages)
+        parts = part_layers(self.model.layers, place.parts, asked.layout)
+        recomputed = self._recomputed(parts)
+        return Layout(
+            tp=asked.tp,
+            cp=asked.cp,
+            pp=asked.pp,
+            dp=self.scenario.dp,
+            stage_layers=place.by_stage(parts),
+            micro_batch=training.micro_batch,
+            microbatches=self.scenario.microbatches,
+            sequence_parallel=asked.sequence_parallel and asked.tp > 1,
+            data_sharding=asked.data_sharding,
+            schedule=asked.schedule,
+            recompute=self._recompute(place.by_stage(recomputed)),
+            part_layers=parts,
+            part_recomputed=recomputed,
+            cp_method=asked.cp_method,
+            ep=asked.ep,
+            hsdp_replicas=asked.hsdp_replicas,
+        )
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        asked, training = self.scenario.parallelism, self.scenario.training
+        kept = 4.0 if training.parameter_dtype == "fp32" else 2.0
+        if asked.data_sharding == "fsdp":  # shards are cast before they are gathered
+            kept = 1.0 if asked.gather_dtype == "fp8" else 2.0
+        wide = training.precision == "fp32"
+        return Strategy(
+            overlap_dp=asked.overlap.dp,
+            overlap_tp=asked.overlap.tp,
+            overlap_ep=asked.overlap.ep,
+            overlap_pp=asked.overlap.pp,
+            gradient_bytes=4.0 if wide or training.gradient_dtype == "fp32" else 2.0,
+            parameter_bytes=4.0 if wide else kept,
+            prefetch=asked.prefetch,
+            reshard=asked.reshard,
+            feed=self._feed,
+        )
+
+    @property
+    def _feed(self) -> Feed | None:
+        """How samples arrive; None where the scenario says nothing of it."""
+        asked, layout = self.scenario.training.input, self.layout
+        if asked is None:
+            return None
+        host = min(self.cluster.node.gpus, layout.gpus)
+        return Feed(
+            sample_bytes=asked.sample_bytes or 0.0,
+            host_Bps=asked.host_bandwidth_Bps,
+            samples_per_s=asked.samples_per_s,
+            workers=asked.workers,
+            loaders_per_host=loaders_per_host(
+                host,
+                tp=layout.tp,
+                stage_ranks=layout.gpus // layout.pp,
+                whole_pipeline=layout.pp > 1 and layout.gpus <= host,
+            ),
+        )
+
+    @cached_property
+    def program(self) -> Program:
+        return build_program(
+            self.workload,
+            self.layout,
+            self.strategy,
+            domain_gpus=self.cluster.domain_gpus,
+            blocking_p2p=self.cluster.stack.blocking_p2p,
+        )
+
+    @cached_property
+    def memory(self) -> tuple[StageMemory, ...]:
+        training, asked = self.scenario.training, self.scenario.parallelism
+        facts = MemoryFacts.from_mapping(self.cluster.gpu.hbm_bytes, self.cluster.stack.memory)
+        request = MemoryRequest(
+            sequence_length=training.sequence_length,
+            precision=training.precision,
+            attention=training.attention,
+            parameter_dtype=training.parameter_dtype,
+            gradient_dtype=training.gradient_dtype,
+            dropout=training.dropout,
+            cross_entropy=training.cross_entropy,
+            lora_rank=0 if training.lora is None else training.lora.rank,
+            lora_targets=() if training.lora is None else training.lora.targets,
+            reshard=asked.reshard,
+            prefetch=asked.prefetch,
+            context_exchange=asked.cp_method,
+            routing=self.workload.routing,
+        )
+        return tuple(
+            StageMemory(
+                stage=m.stage,
+                rank=m.rank,
+                verdict=m.verdict,
+                allocated_bytes=m.allocated_bytes,
+                reserved_bytes=m.reserved_bytes,
+                device_bytes=m.device_bytes,
+                parts_bytes={k: v for k, v in m.parts_bytes.items() if v},
+                peak_name=m.peak_when,
+                capacity_bytes=m.capacity_bytes,
+            )
+            for m in memory_by_stage(self.model, self.layout, request, facts)
+        )
+
+    @property
+    def name(self) -> str:
+        return "transformer"
+
+    @property
+    def experts(self) -> bool:
+        return self.model.experts is not None
+
+    @property
+    def sharding(self) -> str:
+        return self.scenario.parallelism.data_sharding
+
+    @property
+    def counted(self) -> str:
+        return "tokens"
+
+    @property
+    def items_per_step(self) -> float:
+        return float(self.scenario.training.global_batch * self.scenario.training.sequence_length)
+
+    def model_flops(self, convention: str) -> float:
+        return self.workload.model_flops_per_token(convention) * self.items_per_step
+
+    @property
+    def ranks_per_role(self) -> int:
+        return self.layout.gpus // self.layout.pp
+
+    @property
+    def stack_figures(self) -> tuple[str, ...]:
+        workload = self.workload
+        names = ["kernel_gap", "streaming_factor", "optimizer_bytes_per_parameter"]
+        names.append(f"cross_entropy_bytes_per_logit.{workload.loss_kernel}")
+        if workload.fused_attention:
+            names += ["attention_share.forward", "attention_share.backward"]
+        else:
+            names.append("attention_unfused_passes")
+        if self.model.experts is not None:
+            names.append("grouped_gemm_efficiency")
+        return tuple(names)
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        return tuple(sorted({self.workload.linear_dtype, self.workload.outer_dtype}))
+
+    def _recomputed(self, parts: tuple[int, ...]) -> tuple[int, ...]:
+        """Recomputed layers of each part of the model."""
+        asked = self.scenario.training.recompute
+        if asked.kind == "none":
+            return tuple(0 for _ in parts)
+        return tuple(n if asked.layers is None else min(n, asked.layers) for n in parts)
+
+    def _recompute(self, by_stage: tuple[int, ...]) -> Recompute:
+        kind = self.scenario.training.recompute.kind
+        if kind == "none":
+            return Recompute(kind, by_stage)
+        return Recompute(kind, by_stage, self.cluster.stack.recompute_early_stop)
+
+    def layout_in_words(self) -> dict[str, object]:
+        """Degrees and choices, by the names that results show."""
+        layout = self.layout
+        return {
+            "tp": layout.tp,
+            "cp": layout.cp,
+            "ep": layout.ep,
+            "pp": layout.pp,
+            "dp": layout.dp,
+            "micro_batch": layout.micro_batch,
+            "microbatches": layout.microbatches,
+            "stage_layers": list(layout.stage_layers),
+            "virtual_stages": layout.placement.chunks,
+            "sequence_parallel": layout.sequence_parallel,
+            "data_sharding": layout.data_sharding,
+            "schedule": layout.schedule,
+            "recompute": layout.recompute.kind,
+        }
+
+
+def part_layers(layers: int, parts: int, asked: str | tuple[int, ...]) -> tuple[int, ...]:
+    """Layers of each stage, or of each virtual one in model order.
+
+    ``auto``: as even as they go, the extra ones first. The last part carries the output projection, so it
+    is the last to get an extra layer.
+    """
+    if not isinstance(asked, str):
+        return asked
+    share, extra = divmod(layers, parts)
+    return tuple(share + (1 if part < extra else 0) for part in range(parts))
