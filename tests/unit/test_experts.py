@@ -212,7 +212,7 @@ def totals(works: tuple[Work, ...]) -> dict[str, float]:
 @pytest.mark.parametrize("plan", [{}, {"tp": 2}])
 def test_both_parts_of_a_backward_are_the_whole(model: Any, plan: dict[str, Any]) -> None:
     planner = step(plan, model=model)
-    shard = Shard(planner.workload, planner.layout, Mesh(planner.layout, 8))
+    shard = Shard(planner.family.workload, planner.family.layout, Mesh(planner.family.layout, 8))
     parts: list[LayerWork] = [shard.layer(0), shard.layer(3), shard.head]
     for work in parts:
         whole, split = totals(work.backward), totals((*work.backward_input, *work.backward_weight))

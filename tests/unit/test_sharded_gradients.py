@@ -22,7 +22,7 @@ def reductions(program: Program) -> list[str]:
 
 def test_zero_2_reduces_after_every_micro_batch() -> None:
     one, two = step("data_sharding=zero-1"), step("data_sharding=zero-2")
-    assert one.layout.microbatches == 4
+    assert one.family.layout.microbatches == 4
     assert len(reductions(two.program)) == 4 * len(reductions(one.program))
 
 
