@@ -44,6 +44,10 @@ class Transformer:
             loss_kernel=training.cross_entropy or "default",
             dropout=training.dropout,
             routing=Routing(**training.moe.model_dump()),
+            activation_store=training.activation_store,
+            deterministic_keys=(
+                self.cluster.stack.memory["deterministic_keys"] if training.deterministic_attention else 0.0
+            ),
         )
 
     @cached_property
@@ -138,6 +142,8 @@ class Transformer:
             prefetch=asked.prefetch,
             context_exchange=asked.cp_method,
             routing=self.workload.routing,
+            activation_store=training.activation_store,
+            deterministic=training.deterministic_attention,
         )
         return tuple(
             StageMemory(

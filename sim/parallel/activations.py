@@ -71,6 +71,7 @@ def saved_by_op(
     part = micro_batch_slice(architecture, layout, request)
     q, kv, tp = architecture.q_width, architecture.kv_width, layout.tp
     row = part.element_bytes * part.tokens / tp
+    stored = request.stored_input_bytes / request.element_bytes
     statistics = 2 if architecture.norm == "layernorm" else 1
     outputs = 2 if layout.cp > 1 and request.context_exchange == "all-to-all" else 1
     saved = {
@@ -80,7 +81,7 @@ def saved_by_op(
         "attention output": row * q * outputs,
         "norm 2 input": part.hidden_bytes,
         "norm 2 output": part.hidden_bytes,
-        "mlp input projection": row * architecture.ffn_in_width,
+        "mlp input projection": row * architecture.ffn_in_width * stored,
         "mlp activation": row * architecture.ffn,
         "norm statistics": 2 * statistics * 4.0 * part.tokens / part.sequence_shards,
     }
@@ -144,7 +145,8 @@ def _experts_by_op(
 
     Per received row its input, what goes into and comes out of the activation function, and 8 bytes of
     weights and indices; per token and expert about 20 bytes of the router (findings of measured runs,
-    docs/models.md).
+    docs/models.md). The legacy grouped GEMM of Megatron weighs rows in kernels of their own, which
+    keep silu(gate) and the product before it was weighted too (activation_func_with_probs).
     """
     experts = architecture.experts
     if experts is None:
@@ -152,11 +154,13 @@ def _experts_by_op(
     rows = routed_rows(architecture, layout, request)
     gated = 2 if architecture.mlp == "swiglu" else 1
     inner = part.element_bytes * rows * experts.ffn / layout.tp
+    stored = request.stored_input_bytes / request.element_bytes
+    unfused = gated * inner if request.routing.grouped_gemm == "legacy" else 0.0
     return {
-        "mlp input projection": row * gated * experts.shared_ffn,
+        "mlp input projection": row * gated * experts.shared_ffn * stored,
         "mlp activation": row * experts.shared_ffn,
         "expert rows": rows * (part.element_bytes * architecture.hidden + 8.0),
-        "expert input projection": gated * inner,
+        "expert input projection": gated * inner * stored + unfused,
         "expert activation": inner,
         "router": 20.0 * part.tokens / part.sequence_shards * experts.count,
     }

@@ -134,7 +134,8 @@ class RoutedExperts:
         if w.routing.dispatch != "fused":
             passes += PERMUTE_PASSES * hidden
         swept = self.rows * (self.layout.ep if w.routing.static_buffer else 1)
-        moved = swept * passes * w.element_bytes + ROUTER_BYTES * self._own_tokens * experts.count
+        casts = swept * w.stored_input_casts * w.mlp_in_factor * inner
+        moved = swept * passes * w.element_bytes + casts + ROUTER_BYTES * self._own_tokens * experts.count
         if w.precision in LOW_PRECISION:
             moved += self.rows * (2.0 * hidden + (2.0 if forward else 4.0) * inner) * 2.0
             moved += CAST_BYTES_PER_WEIGHT * self.parameters if forward else 0.0

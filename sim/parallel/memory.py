@@ -131,9 +131,11 @@ def communicator_bytes(layout: Layout, facts: MemoryFacts) -> float:
     return facts.communicator_bytes_first + (axes - 1) * facts.communicator_bytes_further
 
 
-def verdict(allocated_bytes: float, device_high_bytes: float, capacity_bytes: float) -> str:
-    """``does not fit``: tensors alone exceed the GPU. ``at risk``: slack or communicators may."""
-    if allocated_bytes > capacity_bytes:
+def verdict(
+    allocated_bytes: float, device_high_bytes: float, capacity_bytes: float, usable_bytes: float
+) -> str:
+    """``does not fit``: tensors alone exceed what they may have. ``at risk``: slack or communicators may."""
+    if allocated_bytes > usable_bytes:
         return DOES_NOT_FIT
     return AT_RISK if device_high_bytes > capacity_bytes else FITS
 
@@ -158,7 +160,7 @@ def _stage_memory(context: StageContext) -> StageMemory:
         reserved_bytes=(low, high),
         device_bytes=(low + outside, high + outside),
         capacity_bytes=facts.hbm_bytes,
-        verdict=verdict(allocated, high + outside, facts.hbm_bytes),
+        verdict=verdict(allocated, high + outside, facts.hbm_bytes, facts.usable_bytes),
     )
 
 

@@ -29,7 +29,22 @@ KEYS: Mapping[str, str] = {
     "master_weight_bytes": "optimizer's master copy per 16-bit parameter: 4 (fp32) or 2 (16-bit remainder)",
     "optimizer_moment_bytes": "each of Adam's two moments, per parameter: 4 (fp32) or 2 (bf16)",
 }
-"""Every key of a stack profile's ``memory:`` mapping, all of them required; bytes are plain bytes (not MiB)."""
+"""Every key that a stack profile's ``memory:`` mapping must have; bytes are plain bytes (not MiB)."""
+
+OPTIONAL: Mapping[str, tuple[float, str]] = {
+    "dispatch_copies": (
+        4.0,
+        "copies of the routed rows alive at the end of a routed layer's forward: 4 where each result stays "
+        "referenced (PyTorch), fewer where a compiler frees a buffer after its last use",
+    ),
+    "pool_share": (1.0, "part of HBM that the allocator may take: XLA reserves a pool of that size at its start"),
+    "deterministic_keys": (
+        0.0,
+        "keys per block of a deterministic attention backward: every block keeps an fp32 gradient of all queries "
+        "until they are added in order; 0: not known of this stack",
+    ),
+}
+"""Keys that a mapping may leave out, with what they are then."""
 
 _CHOICES: Mapping[str, tuple[float, ...]] = {
     "fused_gradient_accumulation": (0.0, 1.0),
@@ -59,12 +74,17 @@ class MemoryFacts:
     communicator_bytes_further: float
     master_weight_bytes: float
     optimizer_moment_bytes: float
+    dispatch_copies: float = OPTIONAL["dispatch_copies"][0]
+    pool_share: float = OPTIONAL["pool_share"][0]
+    deterministic_keys: float = OPTIONAL["deterministic_keys"][0]
 
     def __post_init__(self) -> None:
         if not self.hbm_bytes > 0.0:
             raise ValueError(f"hbm_bytes: {self.hbm_bytes!r} must be above zero")
         if self.vocab_padding_multiple < 1:
             raise ValueError(f"vocab_padding_multiple: {self.vocab_padding_multiple!r} must be 1 or more")
+        if not 0.0 < self.pool_share <= 1.0:
+            raise ValueError(f"pool_share: {self.pool_share!r} must be above 0 and at most 1")
         low, high = self.reserved_ratio
         if not 1.0 <= low <= high:
             raise ValueError(f"reserved_ratio: {low:g}..{high:g} must be 1 or more, the low end first")
@@ -92,7 +112,13 @@ class MemoryFacts:
             communicator_bytes_further=float(mapping["communicator_bytes_further"]),
             master_weight_bytes=float(mapping["master_weight_bytes"]),
             optimizer_moment_bytes=float(mapping["optimizer_moment_bytes"]),
+            **{key: float(mapping[key]) for key in OPTIONAL if key in mapping},
         )
+
+    @property
+    def usable_bytes(self) -> float:
+        """HBM that tensors can have."""
+        return self.pool_share * self.hbm_bytes
 
 
 @dataclass(frozen=True)
@@ -129,6 +155,8 @@ class MemoryRequest:
     )
     extra_vocab_tokens: int = 0
     routing: Routing = BALANCED
+    activation_store: str = "computed"  # | "fp8": format in which the activation function's input is kept
+    deterministic: bool = False  # attention backward adds its partial gradients in a fixed order
 
     def __post_init__(self) -> None:
         _known("precision", self.precision, PRECISIONS)
@@ -136,6 +164,7 @@ class MemoryRequest:
         _known("parameter_dtype", self.parameter_dtype, ("bf16", "fp32"))
         _known("gradient_dtype", self.gradient_dtype, ("fp32", "bf16"))
         _known("context_exchange", self.context_exchange, ("all-to-all", "all-gather", "ring"))
+        _known("activation_store", self.activation_store, ("computed", "fp8"))
         if self.cross_entropy is not None:
             _known("cross_entropy", self.cross_entropy, ("fused", "unfused"))
         for target in self.lora_targets:
@@ -173,6 +202,11 @@ class MemoryRequest:
     def gradient_bytes(self) -> float:
         return 4.0 if "fp32" in (self.precision, self.gradient_dtype) else 2.0
 
+    @property
+    def stored_input_bytes(self) -> float:
+        """Bytes of one kept input of the activation function."""
+        return 1.0 if self.activation_store == "fp8" else self.element_bytes
+
     def optimizer_bytes(self, facts: MemoryFacts) -> float:
         """Adam per parameter: two moments, and a master copy of a 16-bit parameter (fp32 is its own)."""
         master = 0.0 if self.parameter_bytes == 4.0 else facts.master_weight_bytes
@@ -196,8 +230,8 @@ def _known(name: str, value: str, known: tuple[str, ...]) -> None:
 
 def _check_keys(mapping: Mapping[str, float]) -> None:
     for key in mapping:
-        if key not in KEYS:
-            nearest = get_close_matches(key, KEYS, n=1, cutoff=0.0)
+        if key not in KEYS and key not in OPTIONAL:
+            nearest = get_close_matches(key, [*KEYS, *OPTIONAL], n=1, cutoff=0.0)
             raise ValueError(f"memory facts: unknown key {key!r}; nearest known: {nearest[0]!r}")
     missing = [key for key in KEYS if key not in mapping]
     if missing:
@@ -206,7 +240,8 @@ def _check_keys(mapping: Mapping[str, float]) -> None:
 
 def _check_value(key: str, value: object) -> None:
     if not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
-        raise ValueError(f"memory facts: {key}: {value!r} must be a number of zero or more: {KEYS[key]}")
+        meaning = KEYS[key] if key in KEYS else OPTIONAL[key][1]
+        raise ValueError(f"memory facts: {key}: {value!r} must be a number of zero or more: {meaning}")
     choices = _CHOICES.get(key)
     if choices is not None and float(value) not in choices:
         raise ValueError(

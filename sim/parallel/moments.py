@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from sim.parallel.activations import LayerActivations, Slice, routed_rows
+from sim.parallel.attention_buffers import accumulator_bytes, exchange_bytes
 from sim.parallel.held_layers import HeldLayer
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
@@ -77,6 +78,12 @@ class StageContext:
         """One copy of the rows that a routed layer of one micro-batch works on."""
         rows = routed_rows(self.architecture, self.layout, self.request)
         return self.part.element_bytes * rows * self.architecture.hidden
+
+    @property
+    def attention_buffers_bytes(self) -> float:
+        """What attention's backward pass needs beside what is kept and the gradient that it starts from."""
+        own = (self.architecture, self.layout, self.request)
+        return exchange_bytes(*own) + accumulator_bytes(*own, self.facts)
 
     @property
     def saved_bytes(self) -> float:
@@ -162,10 +169,13 @@ def _inside_layer(
     yield Moment(
         f"{kind}MLP backward", f"{where}, MLP, micro-batch 1", alive, working_set + mlp, gathered, reduction
     )
-    if context.request.attention == "unfused":
-        scores = 2.0 * context.part.element_bytes * context.part.score_elements  # of probabilities and scores
+    unfused = context.request.attention == "unfused"
+    if unfused or context.attention_buffers_bytes:
+        # Gradients of probabilities and scores; parts of other ranks and partial gradients.
+        scores = 2.0 * context.part.element_bytes * context.part.score_elements if unfused else 0.0
+        scores += context.attention_buffers_bytes
         selective = context.layout.recompute.kind == "selective" and context.recomputed == len(context.held)
-        rebuilt = layer.core if selective else 0.0
+        rebuilt = layer.core if selective and unfused else 0.0
         attention = max(working_set + rebuilt + hidden + scores - layer.mlp, 0.0)
         yield Moment(
             f"{kind}attention backward",
@@ -181,7 +191,8 @@ def _dispatch(context: StageContext, kind: str, alive: float, working_set: float
     """End of a routed layer's forward pass: four copies of its rows are alive at once.
 
     Permuted, received, sorted by expert, combined: all are still referenced. Beside them two hidden
-    states, and on a pipeline what arrived (first stage: none) and what leaves.
+    states, and on a pipeline what arrived (first stage: none) and what leaves. A compiler that frees a
+    buffer after its last use needs fewer copies (``dispatch_copies``).
     """
     hidden, layout = context.part.hidden_bytes, context.layout
     beside = 2.0 * hidden
@@ -192,7 +203,7 @@ def _dispatch(context: StageContext, kind: str, alive: float, working_set: float
         name=f"{kind}token dispatch",
         when=f"forward end of the last {kind}layer with experts, micro-batch {ceil(context.in_flight)}",
         activations_bytes=alive,
-        transient_bytes=working_set + 4.0 * context.routed_copies_bytes + beside,
+        transient_bytes=working_set + context.facts.dispatch_copies * context.routed_copies_bytes + beside,
         gathered_bytes=gathered,
     )
 

@@ -15,6 +15,7 @@ from sim.ops import (
     Stream,
 )
 from sim.parallel import context
+from sim.parallel.attention_buffers import key_blocks
 from sim.parallel.context import ContextParallel, Parts
 from sim.parallel.expert_work import RoutedExperts
 from sim.parallel.layer_work import LayerWork, Weights, total
@@ -352,14 +353,26 @@ class Shard:
 
     def _attention_core(self, kind: LayerKind, *, backward: bool) -> tuple[Work, ...]:
         """Attention, and what context parallelism adds to it."""
+        ordered = self._ordered_sum if backward else ()
         whole = self._attention(kind, backward=backward)
         if self.layout.cp == 1 or not isinstance(whole.op, Attention):
-            return (whole,)
+            return (whole, *ordered)
         a = self.workload.architecture
         row = self.tokens * self.workload.element_bytes / self.layout.tp
         ranks = ContextParallel(self.layout.cp_method, self.mesh.cp, self.mesh.cp_hop)
         key_value = a.kv_heads * (a.head_dim + a.value_dim)
-        return ranks.core(whole.op, Parts(row * a.q_width, row * key_value, row * a.heads * a.value_dim))
+        parts = Parts(row * a.q_width, row * key_value, row * a.heads * a.value_dim)
+        return (*ranks.core(whole.op, parts), *ordered)
+
+    @property
+    def _ordered_sum(self) -> tuple[Work, ...]:
+        """A deterministic backward: the query gradients of every block of keys are written and read, in fp32."""
+        w = self.workload
+        if not w.deterministic_keys:
+            return ()
+        blocks = key_blocks(w.sequence_length, w.architecture.head_dim, w.deterministic_keys)
+        moved = 2.0 * 4.0 * blocks * self.tokens * w.architecture.q_width / self.layout.tp
+        return (Work(Stream(moved, fusible=False), "attention"),)
 
     def _attention(self, kind: LayerKind, *, backward: bool) -> Work:
         a = self.workload.architecture

@@ -63,10 +63,25 @@ def method_has_context_parallel(scenario: Scenario) -> Iterator[Finding]:
         yield finding("has no effect with cp: 1: remove it", "parallelism.cp_method")
 
 
+def fixed_order_is_known(scenario: Scenario) -> Iterator[Finding]:
+    training = scenario.training
+    if not training.deterministic_attention:
+        return
+    if training.attention == "unfused":
+        yield finding("has no effect on unfused attention: remove it", "training.deterministic_attention")
+    elif not machine.stack(scenario).memory.get("deterministic_keys"):
+        yield finding(
+            f"what the kernels of stack {machine.stack(scenario).name} keep is not known: a stack file says it "
+            "as memory.deterministic_keys",
+            "training.deterministic_attention",
+        )
+
+
 CONTEXT_RULES: tuple[Check, ...] = (
     sequence_divides_over_context_parallel,
     heads_divide_over_context_parallel,
     context_parallel_attention_is_fused,
     windows_are_not_passed_round,
     method_has_context_parallel,
+    fixed_order_is_known,
 )

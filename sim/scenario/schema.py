@@ -245,9 +245,10 @@ class MoeSpec(Section):
         description="Tokens of the most loaded rank over the mean: 1 is perfect balance, what a router does by "
         "itself lies above",
     )
-    grouped_gemm: Literal["pooled", "loop"] = Field(
+    grouped_gemm: Literal["pooled", "loop", "legacy"] = Field(
         default="pooled",
-        description="pooled: one kernel for all experts of a rank; loop: one after the other",
+        description="pooled: one kernel for all experts of a rank; loop: one after the other; legacy: that, and "
+        "rows are weighted by unfused kernels, which keep more (Megatron's moe-use-legacy-grouped-gemm)",
     )
     dispatch: Literal["plain", "deduplicated", "fused"] = Field(
         default="plain",
@@ -342,6 +343,16 @@ class TrainingSpec(Section):
     )
     dropout: Annotated[float, Number(0, 1, below=True)] = Field(
         default=0.0, description="Dropout probability"
+    )
+    activation_store: Literal["computed", "fp8"] = Field(
+        default="computed",
+        description="Format in which the input of the MLP's activation function waits for the backward pass; "
+        "computed: that of computing; fp8: one byte each, for two more casts",
+    )
+    deterministic_attention: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="Attention's backward pass adds its partial gradients in a fixed order: they are all kept "
+        "until then",
     )
     moe: MoeSpec = Field(default=MoeSpec(), description="Routing, of models with experts")
     input: InputSpec | None = Field(

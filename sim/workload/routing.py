@@ -14,7 +14,8 @@ UNITS_OF_FULL_RATE = 64
 class Routing:
     """``balance_factor``: rows of the hottest rank over the mean of all ranks; 1 is perfect balance.
 
-    ``grouped_gemm``: ``pooled`` (one kernel over all experts of a rank) or ``loop`` (one after the other).
+    ``grouped_gemm``: ``pooled`` (one kernel over all experts of a rank), ``loop`` (one after the other) or
+    ``legacy`` (so too, with unfused weighting).
     ``dispatch``: ``plain`` (an all-to-all of one copy per expert), ``deduplicated`` (one copy per rank, one
     per node over the network) or ``fused`` (deduplicated and inside the experts' matrix products, which
     hide it). ``capacity_factor``: every expert gets exactly that many times its fair share of rows, padded

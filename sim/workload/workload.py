@@ -66,6 +66,8 @@ class Workload:
     loss_kernel: str = "default"  # of the cross-entropy: default (the stack's), fused, unfused
     dropout: float = 0.0
     routing: Routing = BALANCED
+    activation_store: str = "computed"  # | "fp8": format in which the activation function's input is kept
+    deterministic_keys: float = 0.0  # per block of an attention backward that adds in a fixed order; 0: any order
 
     @property
     def frozen_base(self) -> bool:
@@ -125,7 +127,7 @@ class Workload:
         if not shared:
             return ()
         return (
-            Linear("shared_in", a.hidden, self._mlp_in_factor * shared, "column"),
+            Linear("shared_in", a.hidden, self.mlp_in_factor * shared, "column"),
             Linear("shared_out", shared, a.hidden, "row"),
         )
 
@@ -145,12 +147,12 @@ class Workload:
         """The two matrix products of one routed expert."""
         h, f = self.architecture.hidden, self.experts.ffn
         return (
-            Linear("expert_in", h, self._mlp_in_factor * f, "column"),
+            Linear("expert_in", h, self.mlp_in_factor * f, "column"),
             Linear("expert_out", f, h, "row"),
         )
 
     @property
-    def _mlp_in_factor(self) -> int:
+    def mlp_in_factor(self) -> int:
         """Gate and up side by side for SwiGLU."""
         return 2 if self.architecture.mlp == "swiglu" else 1
 
@@ -197,7 +199,7 @@ class Workload:
             total += self._transposed(casts.scaled(2.0))
         if self.lora is not None:
             total += self._adapter_traffic
-        return total
+        return total + self._stored_input(kind)
 
     def backward_traffic(self, kind: LayerKind) -> Traffic:
         """The same for the backward pass."""
@@ -212,7 +214,16 @@ class Workload:
             total += self._transposed(casts.scaled(2.0))
         if self.lora is not None:
             total += self._adapter_traffic.scaled(4 / 3)
-        return total
+        return total + self._stored_input(kind)
+
+    def _stored_input(self, kind: LayerKind) -> Traffic:
+        """Casting the activation function's input to one byte, or back: a kernel of its own each way."""
+        return Traffic(0.0, self.stored_input_casts * self.mlp_in_factor * self._mlp_width(kind))
+
+    @property
+    def stored_input_casts(self) -> float:
+        """Bytes per element that casting to one byte reads and writes (casting back moves as many)."""
+        return self.element_bytes + 1.0 if self.activation_store == "fp8" else 0.0
 
     def _widths(self, hidden_passes: int, kind: LayerKind, *, forward: bool) -> Traffic:
         """Elements read or written per token by norms, residuals, RoPE and the activation function.
@@ -317,7 +328,7 @@ class Workload:
         a = self.architecture
         if a.experts is None:
             return (a.layers + a.mtp_layers) * a.layer_linear_parameters
-        mlp = self._mlp_in_factor + 1
+        mlp = self.mlp_in_factor + 1
         visited = a.experts.top_k * a.experts.ffn + a.experts.shared_ffn
         routed = a.attention_parameters + mlp * a.hidden * visited + a.hidden * a.experts.count
         layers = a.routed_layers + a.mtp_layers

@@ -311,10 +311,11 @@ def test_fp32_doubles_saved_tensors() -> None:
 
 
 def test_verdict_tells_allocated_from_device_used() -> None:
-    assert verdict(100.0, 120.0, 130.0) == "fits"
-    assert verdict(100.0, 120.0, 120.0) == "fits"
-    assert verdict(100.0, 120.0, 110.0) == "at risk"
-    assert verdict(100.0, 120.0, 99.0) == "does not fit"
+    assert verdict(100.0, 120.0, 130.0, 130.0) == "fits"
+    assert verdict(100.0, 120.0, 120.0, 120.0) == "fits"
+    assert verdict(100.0, 120.0, 110.0, 110.0) == "at risk"
+    assert verdict(100.0, 120.0, 99.0, 99.0) == "does not fit"
+    assert verdict(100.0, 120.0, 130.0, 99.0) == "does not fit"
 
 
 def test_outside_the_allocator_counts_one_communicator_per_axis() -> None:
