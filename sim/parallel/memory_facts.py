@@ -31,20 +31,14 @@ KEYS: Mapping[str, str] = {
 }
 """Every key that a stack profile's ``memory:`` mapping must have; bytes are plain bytes (not MiB)."""
 
-OPTIONAL: Mapping[str, tuple[float, str]] = {
-    "dispatch_copies": (
-        4.0,
-        "copies of the routed rows alive at the end of a routed layer's forward: 4 where each result stays "
-        "referenced (PyTorch), fewer where a compiler frees a buffer after its last use",
-    ),
-    "pool_share": (1.0, "part of HBM that the allocator may take: XLA reserves a pool of that size at its start"),
-    "deterministic_keys": (
-        0.0,
-        "keys per block of a deterministic attention backward: every block keeps an fp32 gradient of all queries "
-        "until they are added in order; 0: not known of this stack",
-    ),
+OPTIONAL: Mapping[str, str] = {
+    "dispatch_copies": "copies of the routed rows alive at the end of a routed layer's forward: 4 where each result "
+    "stays referenced (PyTorch), fewer where a compiler frees a buffer after its last use",
+    "pool_share": "part of HBM that the allocator may take: XLA reserves a pool of that size at its start",
+    "deterministic_keys": "keys per block of a deterministic attention backward: every block keeps an fp32 gradient "
+    "of all queries until they are added in order; 0: not known of this stack",
 }
-"""Keys that a mapping may leave out, with what they are then."""
+"""Keys that a mapping may leave out (defaults: ``MemoryFacts``)."""
 
 _CHOICES: Mapping[str, tuple[float, ...]] = {
     "fused_gradient_accumulation": (0.0, 1.0),
@@ -74,9 +68,9 @@ class MemoryFacts:
     communicator_bytes_further: float
     master_weight_bytes: float
     optimizer_moment_bytes: float
-    dispatch_copies: float = OPTIONAL["dispatch_copies"][0]
-    pool_share: float = OPTIONAL["pool_share"][0]
-    deterministic_keys: float = OPTIONAL["deterministic_keys"][0]
+    dispatch_copies: float = 4.0
+    pool_share: float = 1.0
+    deterministic_keys: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.hbm_bytes > 0.0:
@@ -240,7 +234,7 @@ def _check_keys(mapping: Mapping[str, float]) -> None:
 
 def _check_value(key: str, value: object) -> None:
     if not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
-        meaning = KEYS[key] if key in KEYS else OPTIONAL[key][1]
+        meaning = KEYS[key] if key in KEYS else OPTIONAL[key]
         raise ValueError(f"memory facts: {key}: {value!r} must be a number of zero or more: {meaning}")
     choices = _CHOICES.get(key)
     if choices is not None and float(value) not in choices:

@@ -67,7 +67,9 @@ class Workload:
     dropout: float = 0.0
     routing: Routing = BALANCED
     activation_store: str = "computed"  # | "fp8": format in which the activation function's input is kept
-    deterministic_keys: float = 0.0  # per block of an attention backward that adds in a fixed order; 0: any order
+    deterministic_keys: float = (
+        0.0  # per block of an attention backward that adds in a fixed order; 0: any order
+    )
 
     @property
     def frozen_base(self) -> bool:

@@ -180,6 +180,18 @@ CASES = [
         "no effect with cp: 1",
     ),
     (
+        "fixed_order_is_known",
+        ["training.deterministic_attention=true"],
+        "training.deterministic_attention",
+        "memory.deterministic_keys",
+    ),
+    (
+        "fixed_order_is_known",
+        ["training.deterministic_attention=true", "training.attention=unfused"],
+        "training.deterministic_attention",
+        "no effect on unfused attention",
+    ),
+    (
         "host_path_has_bytes",
         ["training.input={samples_per_s: 9, host_bandwidth: 1 GB/s}"],
         "training.input.host_bandwidth",
