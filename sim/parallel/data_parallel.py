@@ -1,0 +1,89 @@
+"""What every scheme of data parallelism answers to a plan, and what all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from sim.parallel.builder import Key, ProgramBuilder
+from sim.parallel.layout import Layout
+from sim.parallel.schedule import FORWARD, Pass
+from sim.parallel.stage import Part, Piece, Stage
+from sim.program import COMPUTE
+
+
+class DataParallel(Protocol):
+    """Adds the passes of a stage with the exchanges that belong to them."""
+
+    def prepare(self, builder: ProgramBuilder, stage: Stage) -> None:
+        """Exchanges that come before the first pass of ``stage``."""
+
+    def run(self, builder: ProgramBuilder, part: Part, one: Pass, waits: tuple[Key, ...]) -> None:
+        """One pass; its first task waits for ``waits`` too."""
+
+    def end(self, part: Part, one: Pass) -> Key:
+        """Key of the task whose end completes a pass."""
+
+    def finish(self, builder: ProgramBuilder, stage: Stage, after: Key) -> None:
+        """Reductions that come after the last pass, whose end is ``after``."""
+
+    def gradient_ends(self, stage: Stage) -> tuple[Key, ...]:
+        """Reductions after which the gradients of ``stage`` are final."""
+
+    def publish(self, builder: ProgramBuilder, stage: Stage, updated: Key) -> Key:
+        """Exchanges after the optimizer step ``updated``; the key of the last one, or ``updated``."""
+
+
+@dataclass(frozen=True)
+class Milestones:
+    """When a part of the model is met first, and when its gradients are complete."""
+
+    layout: Layout
+
+    @cached_property
+    def final(self) -> dict[int, Pass]:
+        """By part: the pass after which its gradients are complete."""
+        final: dict[int, Pass] = {}
+        for order in self.layout.orders:
+            final |= {one.part: one for one in order if one.kind != FORWARD}
+        return final
+
+    @cached_property
+    def first_forward(self) -> dict[int, Pass]:
+        """By part: the pass that meets its parameters first."""
+        first: dict[int, Pass] = {}
+        for order in self.layout.orders:
+            for one in order:
+                first.setdefault(one.part, one)
+        return first
+
+
+def in_order(pieces: tuple[Piece, ...], kind: str) -> tuple[Piece, ...]:
+    """Pieces of a part in the order in which a pass runs them."""
+    return pieces if kind == FORWARD else tuple(reversed(pieces))
+
+
+def compute(
+    builder: ProgramBuilder,
+    part: Part,
+    one: Pass,
+    piece: Piece,
+    position: int,
+    *,
+    waits: tuple[Key, ...],
+    window: str | None,
+) -> Key:
+    """Adds the ``position``-th task of a pass."""
+    return builder.add(
+        (one.kind, part.index, one.microbatch, position),
+        part.stage,
+        COMPUTE,
+        one.kind,
+        f"{one.kind} {piece.name}",
+        piece.work(one.kind),
+        waits=waits,
+        microbatch=one.microbatch,
+        layers=piece.layers,
+        window=window,
+    )
