@@ -9,8 +9,9 @@ from sim.interop.lines import LogError
 from sim.interop.mamf import MamfLog
 from sim.interop.mori_io import MoriIoLog
 from sim.interop.rccl_tests import RcclLog, RcclTable
-from sim.interop.reader import FORMATS, Log, read_log
+from sim.interop.reader import FORMATS, Log, read_log, read_training_log
 from sim.interop.rvs import RvsLog
+from sim.interop.training_log import TrainingLog
 from sim.interop.transfer_bench import TransferBenchLog
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "RcclTable",
     "RvsLog",
     "SmiLog",
+    "TrainingLog",
     "TransferBenchLog",
     "read_log",
+    "read_training_log",
 ]

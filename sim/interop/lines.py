@@ -41,12 +41,16 @@ class LogError(ValueError):
 
 @dataclass(frozen=True)
 class Line:
-    """One line. ``text`` has no prefix, colour or surrounding blanks; ``ended`` is False for a last line that breaks off."""
+    """One line. ``text`` has no prefix, colour or surrounding blanks; ``ended`` is False for a last line that breaks off.
+
+    ``printer`` is the prefix that a launcher put before it: it tells ranks apart.
+    """
 
     path: str
     number: int
     text: str
     ended: bool = True
+    printer: str = ""
 
     @property
     def place(self) -> str:
@@ -98,10 +102,10 @@ def _lines(file: BinaryIO, name: str) -> Iterator[Line]:
             )
         if seen > MAX_BYTES:  # it grew while it was read
             raise _too_long(name, number, seen)
-        text = _clean(_decoded(raw, name, number))
+        printer, text = _clean(_decoded(raw, name, number))
         if text:
             any_text = True
-            yield Line(name, number, text, ended=raw.endswith(b"\n"))
+            yield Line(name, number, text, ended=raw.endswith(b"\n"), printer=printer)
     if not any_text:
         raise LogError(f"{name}:1: holds blank lines only: did the benchmark run, and was its output kept?")
 
@@ -128,15 +132,15 @@ def _decoded(raw: bytes, name: str, number: int) -> str:
     return text
 
 
-def _clean(text: str) -> str:
-    """Without colours, overwritten progress bars and up to three nested prefixes."""
-    text = _ANSI.sub("", text).rstrip("\r\n").rpartition("\r")[2]
+def _clean(text: str) -> tuple[str, str]:
+    """Up to three nested prefixes, and the rest without colours and overwritten progress bars."""
+    whole = text = _ANSI.sub("", text).rstrip("\r\n").rpartition("\r")[2]
     for _ in range(3):
         match = _PREFIX.match(text)
         if match is None:
             break
         text = text[match.end() :]
-    return text.strip()
+    return whole[: len(whole) - len(text)].strip(), text.strip()
 
 
 def error_at(line: Line | None, path: str, message: str) -> LogError:

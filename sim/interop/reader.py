@@ -11,12 +11,15 @@ from sim.interop import (
     babelstream,
     hipblaslt_bench,
     mamf,
+    megatron_log,
     mori_io,
     rccl_tests,
     rvs,
+    torchtitan_log,
     transfer_bench,
 )
 from sim.interop.lines import Line, LogError, read_lines
+from sim.interop.training_log import TrainingLog
 
 Log = (
     rccl_tests.RcclLog
@@ -27,6 +30,7 @@ Log = (
     | mori_io.MoriIoLog
     | amd_smi.SmiLog
     | mamf.MamfLog
+    | TrainingLog
 )
 
 
@@ -48,6 +52,8 @@ _READERS = tuple(
         mori_io,
         amd_smi,
         mamf,
+        megatron_log,
+        torchtitan_log,
     )
 )
 
@@ -69,3 +75,21 @@ def _recognised(path: str | Path) -> _Format:
             if reader.recognises(line.text):
                 return reader
     raise LogError(f"{path}:1: no line of a known log: output of {', '.join(FORMATS)} is due here")
+
+
+def read_training_log(*paths: str | Path) -> TrainingLog:
+    """The training run in ``paths``: one log, or the pieces of a rotated one in the order of time.
+
+    Raises ``LogError`` as ``read_log`` does, also for the log of a benchmark.
+    """
+    if not paths:
+        raise LogError("no log given: the path of a training log is due here")
+    lines = [line for path in paths for line in read_lines(path)]
+    for line in lines:
+        if megatron_log.recognises(line.text):
+            return megatron_log.read(str(paths[0]), lines)
+        if torchtitan_log.recognises(line.text):
+            return torchtitan_log.read(str(paths[0]), lines)
+    raise LogError(
+        f"{paths[0]}:1: no training steps found: a log of Megatron-LM, Primus or TorchTitan is due here"
+    )

@@ -13,7 +13,8 @@ from sim.interop import LogError, read_log
 from sim.interop.bus_bandwidth import COLLECTIVES, bus_factor, ranks_of
 from sim.interop.printed import Printed
 
-EXAMPLES = sorted(path for path in DATA.iterdir() if path.suffix != ".md")
+TRAINING = DATA.parent / "training_logs"
+EXAMPLES = sorted(path for folder in (DATA, TRAINING) for path in folder.iterdir() if path.suffix != ".md")
 JUNK = st.one_of(
     st.binary(max_size=6),
     st.sampled_from([b"N/A", b"-1", b"1e400", b"|", b",", b"\n", b"9" * 50, b"GPU", b"[0]:", b"\r", b"0"]),
