@@ -49,7 +49,7 @@ class Case:
         rebuilt = changes is not None and changes.model_copy(update={"hbm_bytes": None}) != type(changes)()
         return Case(
             gpu=f"{gpu}, changed" if rebuilt else gpu,
-            stack=stack.name,
+            stack=stack.name if scenario.cluster.degraded is None else f"{stack.name}, degraded",
             tuned=stack.tuned,
             model=model + ("" if training.lora is None else "+lora"),
             experts=experts,

@@ -15,6 +15,7 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
         *_unused_seed(scenario),
         *_background(scenario),
         *_unused_network(scenario),
+        *_unused_shares(scenario),
         *_unused_sharing(scenario),
         *_unused_routing(scenario),
     )
@@ -49,6 +50,19 @@ def _unused_network(scenario: Scenario) -> Iterator[str]:
     ):
         if given(scenario.cluster, field):
             yield f"cluster.{key}: has no effect: all GPUs lie in one scale-up domain"
+
+
+def _unused_shares(scenario: Scenario) -> Iterator[str]:
+    """Slow links that nothing crosses."""
+    degraded = scenario.cluster.degraded
+    if degraded is None:
+        return
+    if given(degraded, "scale_up") and scenario.gpus == 1:
+        yield "cluster.degraded.scale_up: has no effect: there is one GPU"
+    if given(degraded, "scale_out") and scenario.gpus <= machine.domain_gpus(scenario):
+        yield "cluster.degraded.scale_out: has no effect: all GPUs lie in one scale-up domain"
+    if given(degraded, "attention") and scenario.training.attention == "unfused":
+        yield "cluster.degraded.attention: has no effect: attention is unfused"
 
 
 def _unused_sharing(scenario: Scenario) -> Iterator[str]:

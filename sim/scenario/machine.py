@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sim.scenario.schema import GpuOverride, ScaleUpOverride, Scenario
+from sim.scenario.schema import DegradedSpec, GpuOverride, ScaleUpOverride, Scenario
 from sim.workload.architecture import Architecture
 
 if TYPE_CHECKING:
@@ -25,15 +25,17 @@ def architecture(scenario: Scenario) -> Architecture:
 
 
 def stack(scenario: Scenario) -> StackProfile:
-    """The software profile named (or in the file named), or the newest one for the node's GPU.
+    """The software profile named (or in the file named), or the newest one for the node's GPU; slowed as asked.
 
     Raises UnknownName or CatalogError.
     """
     from hwmodels import catalog
 
     if scenario.cluster.stack is not None:
-        return catalog.stack_named(scenario.cluster.stack)
-    return catalog.newest_stack(catalog_node(scenario).gpu.name)
+        named = catalog.stack_named(scenario.cluster.stack)
+    else:
+        named = catalog.newest_stack(catalog_node(scenario).gpu.name)
+    return _degraded_stack(named, scenario.cluster.degraded)
 
 
 def catalog_node(scenario: Scenario) -> Node:
@@ -144,4 +146,25 @@ def _changed_gpu(gpu: Gpu, override: GpuOverride | None) -> Gpu:
         peak_flops={k: v * wider * clock / gpu.peak_clock_Hz for k, v in gpu.peak_flops.items()},
         achievable_flops={k: v * wider * slower for k, v in gpu.achievable_flops.items()},
         sustained_clock_Hz={k: v * slower for k, v in gpu.sustained_clock_Hz.items()},
+    )
+
+
+def _degraded_stack(stack: StackProfile, spec: DegradedSpec | None) -> StackProfile:
+    """What a slow clock, kernel or link takes from the rates that the profile reaches.
+
+    Latencies stay: a slow link is one of less bandwidth.
+    """
+    if spec is None:
+        return stack
+    gemm, attention = spec.compute * spec.gemm, spec.compute * spec.attention
+    return replace(
+        stack,
+        gemm_efficiency={dtype: share * gemm for dtype, share in stack.gemm_efficiency.items()},
+        attention_share={way: share * attention for way, share in stack.attention_share.items()},
+        stream_efficiency=stack.stream_efficiency * spec.memory,
+        scale_up_efficiency=stack.scale_up_efficiency * spec.scale_up,
+        scale_out_efficiency=stack.scale_out_efficiency * spec.scale_out,
+        p2p_efficiency=stack.p2p_efficiency * spec.scale_out,
+        kernel_gap_s=stack.kernel_gap_s if spec.kernel_gap_s is None else spec.kernel_gap_s,
+        fixed_step_s=stack.fixed_step_s + (spec.step_overhead_s or 0.0),
     )

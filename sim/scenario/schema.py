@@ -145,6 +145,34 @@ class BackgroundSpec(Section):
         return {tier: fraction for tier, fraction in values.items() if fraction}
 
 
+Share = Annotated[float, Number(1e-6, 1)]
+
+
+class DegradedSpec(Section):
+    """What runs below par, as a share of its normal speed: 1 is healthy. All wait for the slowest, so give its share."""
+
+    compute: Share = Field(
+        default=1.0, description="Matrix products and attention of the slowest GPU: low clock, throttling"
+    )
+    gemm: Share = Field(default=1.0, description="Matrix products: fallback or untuned kernels")
+    attention: Share = Field(default=1.0, description="Fused attention: old or untuned kernels")
+    memory: Share = Field(default=1.0, description="Kernels that memory bandwidth limits: unfused or untuned")
+    scale_up: Share = Field(default=1.0, description="Bandwidth inside a scale-up domain: its slowest link")
+    scale_out: Share = Field(default=1.0, description="Bandwidth between domains: the slowest NIC or path")
+    kernel_gap_s: Annotated[float, Quantity("time", "1 ns", "1 s")] | None = Field(
+        default=None,
+        alias="kernel_gap",
+        description="Gap between dependent kernels instead of the stack's, where the host is slow",
+        json_schema_extra={"unit": "s"},
+    )
+    step_overhead_s: Annotated[float, Quantity("time", "1 ns", "1 hour")] | None = Field(
+        default=None,
+        alias="step_overhead",
+        description="Time that every step waits for something else than its own work",
+        json_schema_extra={"unit": "s"},
+    )
+
+
 class ClusterSpec(Section):
     """The machines."""
 
@@ -186,6 +214,9 @@ class ClusterSpec(Section):
     fabric: FabricSpec = Field(default=FabricSpec(), description="Network between nodes")
     background_load: BackgroundSpec = Field(
         default=BackgroundSpec(), description="What other jobs take of shared links"
+    )
+    degraded: DegradedSpec | None = Field(
+        default=None, description="Machine or software below par; default: all healthy"
     )
 
 
