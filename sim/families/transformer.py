@@ -73,6 +73,7 @@ class Transformer:
             cp_method=asked.cp_method,
             ep=asked.ep,
             hsdp_replicas=asked.hsdp_replicas,
+            gradient_sync=asked.gradient_sync,
         )
 
     @cached_property

@@ -37,7 +37,7 @@ class DataParallel(Protocol):
 
 @dataclass(frozen=True)
 class Milestones:
-    """When a part of the model is met first, and when its gradients are complete."""
+    """When a part of the model is met first, when its gradients are complete, and what came before a pass."""
 
     layout: Layout
 
@@ -57,6 +57,12 @@ class Milestones:
             for one in order:
                 first.setdefault(one.part, one)
         return first
+
+    @cached_property
+    def before(self) -> dict[Pass, Pass | None]:
+        """The pass that the same stage issues before each one."""
+        orders = self.layout.orders
+        return {one: earlier for order in orders for earlier, one in zip((None, *order), order, strict=False)}
 
 
 def in_order(pieces: tuple[Piece, ...], kind: str) -> tuple[Piece, ...]:

@@ -41,6 +41,7 @@ class Layout:
     cp_method: str = "ring"  # "ring" | "all-gather" | "all-to-all"
     hsdp_replicas: int = 1  # fsdp: copies of the sharded model; divides dp·cp
     ep: int = 1  # replicas that share one set of experts; divides dp·cp
+    gradient_sync: str = "every"  # zero-2, fsdp: micro-batches that reduce their gradients, "every" | "last"
     part_layers: tuple[int, ...] = ()  # of each part in model order; empty: one part per stage
     part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed, from its first
 
@@ -54,9 +55,14 @@ class Layout:
         return self.dp * self.cp // self.hsdp_replicas
 
     @property
+    def reduces_by_unit(self) -> bool:
+        """Gradients leave a backward as the buffers of single units, of which each rank keeps its shard."""
+        return self.data_sharding in ("zero-2", "fsdp")
+
+    @property
     def shards_gradients(self) -> bool:
         """Whole gradients do not outlive the backward of their layer."""
-        return self.data_sharding in ("zero-2", "fsdp")
+        return self.reduces_by_unit and self.gradient_sync == "every"
 
     @property
     def parts(self) -> int:

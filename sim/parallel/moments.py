@@ -223,7 +223,7 @@ def embedding_backward(context: StageContext) -> Moment:
     Where gradients are sharded it is part of the root unit's reduction.
     """
     table = context.request.element_bytes * context.vocab * context.architecture.hidden / context.layout.tp
-    sharded = context.layout.shards_gradients
+    sharded = context.layout.reduces_by_unit
     return Moment(
         name="embedding backward",
         when="backward of the embedding, micro-batch 1",

@@ -21,7 +21,7 @@ from sim.parallel.messages import Messages
 from sim.parallel.replica_exchange import ReplicaExchange
 from sim.parallel.replicated import Replicated
 from sim.parallel.sharding import Shard
-from sim.parallel.stage import Stage
+from sim.parallel.stage import Part, Stage
 from sim.parallel.strategy import Strategy
 from sim.program import COLLECTIVE, COMPUTE, Program, Work
 from sim.workload.workload import Workload
@@ -58,8 +58,9 @@ class Planner:
 
     @cached_property
     def data_parallel(self) -> DataParallel:
+        parts = tuple(Part(self.shard, k) for k in range(self.layout.parts))
         scheme = FullySharded if self.layout.data_sharding == "fsdp" else Replicated
-        return scheme(self.layout, self.strategy, self.exchange)
+        return scheme(self.layout, self.strategy, self.exchange, parts)
 
     @cached_property
     def messages(self) -> Messages:
@@ -114,8 +115,11 @@ class Planner:
         builder.add(("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,))
 
     def _tie(self, builder: ProgramBuilder, stage: Stage, after: Key) -> None:
-        """First and last stage add up their gradients of a tied embedding."""
+        """First and last stage add up their gradients of a tied embedding, or their shards of them."""
         size = self.shard.embedding_parameters * self.strategy.gradient_bytes
+        if self.layout.reduces_by_unit:
+            size /= self.exchange.group.size
+            after = next(iter(self.data_parallel.gradient_ends(stage)[-1:]), after)
         builder.add(
             ("tie", stage.index),
             stage.index,

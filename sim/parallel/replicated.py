@@ -10,7 +10,7 @@ from sim.parallel.data_parallel import Milestones, compute, in_order
 from sim.parallel.layer_work import total
 from sim.parallel.layout import Layout
 from sim.parallel.replica_exchange import ReplicaExchange
-from sim.parallel.schedule import BACKWARD, FORWARD, Pass
+from sim.parallel.schedule import Pass
 from sim.parallel.stage import Part, Piece, Stage
 from sim.parallel.strategy import Strategy
 
@@ -22,6 +22,7 @@ class Replicated:
     layout: Layout
     strategy: Strategy
     exchange: ReplicaExchange
+    parts: tuple[Part, ...]  # in model order
 
     @cached_property
     def milestones(self) -> Milestones:
@@ -55,8 +56,9 @@ class Replicated:
         reduction = self._reduction(part, one)
         reduces = reduction is not None and self.strategy.overlap_dp
         beside = "reduce" + "".join(f"/{word}" for word in (reduction or ())[1:])
-        freed: Key = ("RS", part.index, one.microbatch - 1, "all gradients")
-        if one.kind == FORWARD and builder.has(freed):
+        before = self.milestones.before[one]
+        freed: Key = () if before is None else ("RS", before.part, before.microbatch, "all gradients")
+        if builder.has(freed):
             waits = (*waits, freed)
         meets = one == self.milestones.first_forward[part.index]
         for i, piece in enumerate(pieces):
@@ -111,7 +113,7 @@ class Replicated:
         """Pieces in execution order; whole parts where nothing inside them is waited on."""
         fine = self.layout.pp == 1
         if self.exchange.needed and self.strategy.overlap_dp:
-            fine |= one == self.milestones.final[part.index]
+            fine |= self._reduction(part, one) is not None
             fine |= one == self.milestones.first_forward[part.index] and self.gathers_updates
         return in_order(part.pieces if fine else (part.whole,), one.kind)
 
@@ -119,6 +121,7 @@ class Replicated:
         """First words of the keys of the reductions after a pass: one per step, under ZeRO-2 per micro-batch."""
         if not self.exchange.needed:
             return None
-        if one == self.milestones.final[part.index]:
+        final = self.milestones.final[part.index]
+        if one == final:
             return ("RS", part.index)
-        return ("RS", part.index, one.microbatch) if self.zero_2 and one.kind == BACKWARD else None
+        return ("RS", part.index, one.microbatch) if self.zero_2 and one.kind == final.kind else None

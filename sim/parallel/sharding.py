@@ -160,7 +160,6 @@ class Shard:
 
     @property
     def _output(self) -> LayerWork:
-        a = self.workload.architecture
         return LayerWork(
             forward=self.head_forward,
             backward=self.head_backward,
@@ -168,7 +167,7 @@ class Shard:
             backward_weight=self.head_backward_weight,
             recompute=(),
             parameters=Weights(self.head_parameters),
-            gathered=Weights(a.head_parameters / self.layout.tp + a.norm_parameters),
+            gathered=Weights(self._head_held),
         )
 
     def _accumulate(self, weights: Weights) -> tuple[Work, ...]:
@@ -309,9 +308,12 @@ class Shard:
 
     @property
     def head_parameters(self) -> float:
+        """Trainable ones of output projection and final norm."""
+        return 0.0 if self.workload.frozen_base else self._head_held
+
+    @property
+    def _head_held(self) -> float:
         """Output projection (zero when tied on one stage) and final norm."""
-        if self.workload.frozen_base:
-            return 0.0
         a = self.workload.architecture
         untied = a.head_parameters
         if a.tied_embeddings and self.layout.head_stage > 0:

@@ -149,7 +149,8 @@ def state_bytes(
     """Bytes of parameters, gradients and optimizer that stay for the whole step.
 
     ddp: nothing divided; zero-1: the optimizer is; zero-2: gradients too; fsdp: all three are, over dp·cp
-    (hsdp: over the part of them that one copy of the model is spread over). A frozen base
+    (hsdp: over the part of them that one copy of the model is spread over). Gradients that are reduced at
+    the last micro-batch only are whole until then. A frozen base
     keeps its parameters only (8-bit linear weights: one byte each).
     """
     degrees = shard_degree(layout), expert_shard_degree(layout)
@@ -177,7 +178,8 @@ def trained(parameters: StageParameters, request: MemoryRequest, degree: int, ex
 def gathered_bytes(parameters: StageParameters, layout: Layout, request: MemoryRequest) -> float:
     """FSDP: whole units in the computing format. Blocks in use and prefetched, and the root unit.
 
-    Without resharding every block stays gathered from its forward to its backward: the whole stage.
+    Without resharding every block stays gathered from its forward to its backward, and beside a pipeline
+    to the end of the step: the whole stage.
     """
     if layout.data_sharding != "fsdp":
         return 0.0
@@ -190,7 +192,7 @@ def reduction_bytes(parameters: StageParameters, layout: Layout, request: Memory
 
     A block reduces in the gradient's format; the root's gradient is in the computing format.
     """
-    if not layout.shards_gradients:
+    if not layout.reduces_by_unit:
         return 0.0
     if request.frozen:
         return request.gradient_bytes * parameters.adapters / max(parameters.layers, 1)
@@ -210,7 +212,7 @@ def weight_gradient_buffer_bytes(
 
     Not where gradients are sharded (the hooks need the real gradient) and not for a frozen base.
     """
-    if not facts.fused_gradient_accumulation or layout.shards_gradients or request.frozen:
+    if not facts.fused_gradient_accumulation or layout.reduces_by_unit or request.frozen:
         return 0.0
     workload, tp = _workload(architecture), layout.tp
     shapes: set[tuple[float, float]] = set()

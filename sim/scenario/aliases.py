@@ -69,7 +69,7 @@ ALIASES: tuple[Alias, ...] = (
         "fsdp_reshard_after_forward",
         "reshard",
         _TITAN,
-        {"default": True, "always": True, "never": False},
+        {"default": None, "always": True, "never": False},
     ),
     Alias("parallelism", "overlap_grad_reduce", "overlap.dp", _MEGATRON, _SWITCH),
     Alias("parallelism", "overlap_param_gather", "overlap.dp", _MEGATRON, _SWITCH),

@@ -11,7 +11,7 @@ from sim.scenario.later import NOT_YET
 from sim.scenario.schema import Scenario
 
 MOST_CHUNKS = 100_000
-"""Micro-batches times stages (times layers without a pipeline) of one step: bounds the time of an engine run."""
+"""Micro-batches times parts of the model (layers, where every pass exchanges some): bounds an engine run's time."""
 
 _DEGREES = ("parallelism.tp", "parallelism.pp", "parallelism.cp")
 
@@ -96,7 +96,9 @@ def step_is_short_enough_to_simulate(scenario: Scenario) -> Iterator[Finding]:
     p, training = scenario.parallelism, scenario.training
     if scenario.gpus % (p.tp * p.pp * p.cp) or training.global_batch % (training.micro_batch * scenario.dp):
         return
-    blocks = scenario.parts if p.pp > 1 else machine.architecture(scenario).layers
+    fine = p.pp == 1 or p.data_sharding == "zero-2"
+    fine |= p.data_sharding == "fsdp" and (p.reshard or p.gradient_sync == "every")
+    blocks = machine.architecture(scenario).layers if fine else scenario.parts
     chunks = scenario.microbatches * blocks
     if chunks > MOST_CHUNKS:
         per_replica = MOST_CHUNKS // blocks
@@ -187,12 +189,19 @@ def interleaved_rounds_are_equal(scenario: Scenario) -> Iterator[Finding]:
         )
 
 
-def fsdp_stands_alone(scenario: Scenario) -> Iterator[Finding]:
+def gradients_are_reduced_somewhere(scenario: Scenario) -> Iterator[Finding]:
     p = scenario.parallelism
-    if p.data_sharding in ("fsdp", "zero-2") and p.pp > 1:
-        yield finding(
-            f"{p.data_sharding} beside pp: {p.pp} is {NOT_YET}: ddp or zero-1", "parallelism.data_sharding"
-        )
+    if not given(p, "gradient_sync") or p.data_sharding == "fsdp":
+        return
+    why = (
+        "zero-2 reduces every micro-batch, zero-1 the last"
+        if p.data_sharding == "zero-2"
+        else "it reduces the last"
+    )
+    yield finding(
+        f"has no effect with data_sharding: {p.data_sharding} ({why}): remove it, or choose fsdp",
+        "parallelism.gradient_sync",
+    )
 
 
 def copies_divide_the_replicas(scenario: Scenario) -> Iterator[Finding]:
@@ -249,7 +258,7 @@ PLAN_RULES: tuple[Check, ...] = (
     schedule_has_a_pipeline,
     virtual_stages_are_interleaved,
     interleaved_rounds_are_equal,
-    fsdp_stands_alone,
+    gradients_are_reduced_somewhere,
     copies_divide_the_replicas,
     fsdp_switches_have_fsdp,
     adapters_are_thinner_than_the_model,

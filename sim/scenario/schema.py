@@ -444,8 +444,16 @@ class ParallelismSpec(Section):
         description="Shard the activations between tensor-parallel regions; default: with tp above 1",
     )
     reshard: Annotated[bool, Field(strict=True)] = Field(
-        default=True,
-        description="fsdp: free gathered parameters after the forward pass and gather them again",
+        default_factory=lambda fields: bool(fields.get("pp", 1) == 1),
+        description="fsdp: free gathered parameters after each pass and gather them again for the next; false keeps "
+        "them for the backward, beside a pipeline for the whole step; default: without a pipeline",
+    )
+    gradient_sync: Literal["every", "last"] = Field(
+        default_factory=lambda fields: (
+            "last" if fields.get("data_sharding") == "fsdp" and fields.get("pp", 1) != 1 else "every"
+        ),
+        description="fsdp: every micro-batch reduces its gradients and only shards of them are kept, or the last one "
+        "reduces what all of them added up; default: last beside a pipeline, else every",
     )
     prefetch: Annotated[int, Whole(0, 1024)] = Field(
         default=1, description="fsdp: layers gathered ahead of use"

@@ -46,8 +46,20 @@ PLANS = (
     "data_sharding=fsdp tp=2",
     "data_sharding=fsdp hsdp_replicas=2",
     "data_sharding=fsdp hsdp_replicas=2 cluster.nodes=2 cp=2 tp=2 reshard=false",
+    "data_sharding=fsdp gradient_sync=last",
+    "data_sharding=fsdp pp=2",
+    "data_sharding=fsdp pp=4 reshard=true gradient_sync=every",
+    "data_sharding=fsdp pp=2 reshard=true overlap.dp=false schedule=gpipe training.recompute=full",
+    "data_sharding=fsdp pp=2 gradient_sync=every schedule=interleaved virtual_stages=2",
+    "data_sharding=fsdp pp=2 schedule=zbv reshard=true gradient_sync=every",
+    "data_sharding=fsdp pp=2 tp=2 hsdp_replicas=2 prefetch=0 schedule=zb-h1 cluster.nodes=2",
+    "data_sharding=fsdp pp=2 model.tied_embeddings=true gradient_sync=every",
+    "data_sharding=fsdp pp=2 training.lora={rank:8} reshard=true",
     "data_sharding=zero-2",
     "data_sharding=zero-2 tp=2 overlap.dp=false",
+    "data_sharding=zero-2 pp=2",
+    "data_sharding=zero-2 pp=4 overlap.dp=false schedule=zb-h1",
+    "data_sharding=zero-2 pp=2 schedule=interleaved virtual_stages=2",
     "cp=2",
     "cp=4 tp=2 cp_method=all-gather",
     "cp=8 cp_method=all-to-all data_sharding=zero-2",
@@ -280,9 +292,13 @@ def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     if layout.data_sharding == "fsdp":  # 2 gathers of the layers, one of the root, one reduction, each time
         norms = a.layers * (a.layer_parameters - a.layer_linear_parameters)
         layers = a.layers * a.layer_linear_parameters / layout.tp + norms
-        root = (a.embedding_parameters + a.head_parameters) / layout.tp + a.norm_parameters
-        gathers = 2 if step.family.strategy.reshard else 1
-        expected = layout.microbatches * share * (2.0 * (gathers * layers + root) + 4.0 * parameters)
+        own_head = a.vocab * a.hidden if layout.head_stage else a.head_parameters  # a tied copy of its own
+        root = (a.embedding_parameters + own_head) / layout.tp + a.norm_parameters
+        every, m = step.family.strategy.reshard, layout.microbatches
+        kept = m if layout.pp == 1 else 1  # without a pipeline the backward frees what was kept for it
+        gathered = layers * (2 * m if every else kept) + root * kept
+        reductions = m if layout.gradient_sync == "every" else 1
+        expected = share * (2.0 * gathered + 4.0 * reductions * parameters)
     elif layout.data_sharding == "zero-2":  # a reduce-scatter per micro-batch, one all-gather per step
         expected = share * (4.0 * layout.microbatches + 2.0) * parameters
     elif layout.data_sharding == "zero-1":  # one reduce-scatter in fp32, one all-gather in bf16
@@ -291,7 +307,8 @@ def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
         expected = 2.0 * share * 4.0 * parameters
     assert _wire(step.program, "dp") == pytest.approx(expected, rel=1e-12)
     copies = layout.hsdp_replicas  # all-reduce their shards of every micro-batch's gradients
-    across = layout.microbatches * 2.0 * (copies - 1) / copies * 4.0 * parameters / ranks
+    reductions = layout.microbatches if layout.gradient_sync == "every" else 1
+    across = reductions * 2.0 * (copies - 1) / copies * 4.0 * parameters / ranks
     assert _wire(step.program, "dp replicas") == pytest.approx(across, rel=1e-12)
 
 
@@ -339,6 +356,7 @@ def test_pipeline_bytes_equal_the_closed_form(step: Step) -> None:
     folded = step.scenario.parallelism.schedule == "zbv"  # both on the first stage
     tied = a.tied_embeddings and layout.pp > 1 and not folded  # else they all-reduce the table
     table = a.embedding_parameters / layout.tp * 4.0 if tied else 0.0
+    table /= layout.dp if layout.data_sharding == "fsdp" else 1  # shard by shard
     assert _wire(step.program, "embedding") == pytest.approx(2 * table, rel=1e-12)
 
 

@@ -66,7 +66,11 @@ def plain(draw: st.DrawFn) -> tuple[str, ...]:
     tp, pp = draw(st.sampled_from(((1, 2), (2, 2), (1, 4), (2, 4), (4, 2), (1, 8))))
     schedule = draw(st.sampled_from(("1f1b", "gpipe", "zb-h1")))
     micro_batch = draw(st.sampled_from((1, 2)))
+    data = draw(st.sampled_from(DATA)) if tp * pp < 8 else "zero-1"
+    again = draw(st.sampled_from(("true", "false")))
     return (
+        f"parallelism.data_sharding={data}",
+        *([f"parallelism.reshard={again}"] if data == "fsdp" else []),
         f"parallelism.tp={tp}",
         f"parallelism.pp={pp}",
         f"parallelism.schedule={schedule}",

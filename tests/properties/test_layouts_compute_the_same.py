@@ -47,8 +47,12 @@ def layouts(draw: st.DrawFn) -> tuple[str, ...]:
         found += [f"parallelism.schedule={schedule}", f"parallelism.layout={draw(cuts(parts))}"]
         if schedule == "interleaved":
             found.append("parallelism.virtual_stages=2")
-    else:
-        found.append(f"parallelism.data_sharding={draw(st.sampled_from(('ddp', 'zero-1')))}")
+    if tp * pp < 8:
+        sharding = draw(st.sampled_from(("ddp", "zero-1", "zero-2", "fsdp")))
+        found.append(f"parallelism.data_sharding={sharding}")
+        if sharding == "fsdp":
+            found.append(f"parallelism.reshard={draw(st.booleans())}".lower())
+            found.append(f"parallelism.gradient_sync={draw(st.sampled_from(('every', 'last')))}")
     return tuple(found)
 
 

@@ -171,6 +171,9 @@ STRICT_PLANS = (
     "cp=2 tp=4 cp_method=all-to-all overlap.dp=false training.recompute=full",
     "data_sharding=zero-2 overlap.dp=false",
     "data_sharding=fsdp tp=2 hsdp_replicas=2 cluster.nodes=2",
+    "data_sharding=fsdp pp=2 cluster.nodes=2 reshard=true gradient_sync=every",
+    "data_sharding=fsdp pp=4 schedule=zb-h1 reshard=true",
+    "data_sharding=zero-2 pp=2 cluster.nodes=2 overlap.dp=false",
 )
 """Plans in which no window holds two compute tasks: then every task's time is monotone by itself, and with
 the order of each stream fixed the step is the longest path over them."""
@@ -179,6 +182,7 @@ SHARED_PLANS = (
     "",
     "data_sharding=ddp cluster.nodes=2",
     "tp=2 pp=2 cluster.nodes=2",
+    "data_sharding=zero-2 pp=2 cluster.nodes=2",
     "pp=4 cluster.nodes=2 training.recompute=full",
     "training.lora={rank:16}",
 )

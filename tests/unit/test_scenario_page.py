@@ -55,7 +55,7 @@ def test_every_field_of_every_section_has_a_full_row() -> None:
         ("training", "global_batch", ["sequences", "**required**", "1 to 100,000,000"]),
         ("training", "recompute", ["", "`none`", "`none`, `selective`, `operator`, `full` or `{layers: N}`"]),
         ("parallelism", "layout", ["", "`auto`", "`auto`, or a list of whole numbers, one per stage"]),
-        ("parallelism", "reshard", ["", "`true`", "`true`, `false`"]),
+        ("parallelism.overlap", "dp", ["", "`true`", "`true`, `false`"]),
         ("", "model", ["", "**required**", "name of the catalog, or a mapping: see `model`"]),
     ],
 )
