@@ -241,8 +241,9 @@ class CollectiveModel:
 
     def _direct_s(self, size_bytes: float, ranks: Ranks) -> float:
         """All-to-all inside a domain: every pair at once, over its own link or the GPU's port."""
-        wire = size_bytes * (ranks.size - 1) / ranks.size / self.scale_up_Bps(ranks.size)
-        return self._timed_s(1.0, wire, ranks)
+        exchanged = self.node.scale_up.exchange_bandwidth_Bps * self.stack.scale_up_efficiency
+        rate = exchanged or self.scale_up_Bps(ranks.size)
+        return self._timed_s(1.0, size_bytes * (ranks.size - 1) / ranks.size / rate, ranks)
 
     def _pairwise_s(self, size_bytes: float, ranks: Ranks) -> float:
         """All-to-all as size-1 exchanges with one partner at a time.

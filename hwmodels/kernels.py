@@ -52,10 +52,6 @@ BYTES = {
 # one, whose tiles on the diagonal are half empty. Fitted, see ``KernelModel.attention_rate_flops``.
 ATTENTION_RAMP: Mapping[str, tuple[float, float]] = {"forward": (317.0, 453.0), "backward": (427.0, 738.0)}
 
-# Rate of a fused kernel whose values are narrower than its keys, as in latent attention (192 and 128), relative to
-# one of equal widths (assumed: between values padded to 192 and both padded to 256; docs/models.md).
-UNEVEN_WIDTH_SHARE = 0.75
-
 # Keys beyond a window that a kernel computes for each query: half a tile of 128 on either edge of the band (assumed).
 BAND_TILE = 128
 
@@ -157,27 +153,35 @@ class KernelModel:
         dtype: str = "bf16",
         value_dim: int | None = None,
         window: int = 0,
+        blocks: int = 0,
     ) -> float:
         """Fused: FLOPs over the measured rate at this length. Unfused: two GEMMs plus passes over the scores.
 
         ``score_elements`` is batch x heads x s². An unfused kernel writes and reads the score matrix
         in ``dtype`` ``attention_unfused_passes`` times forward and 8/5 of that backward
-        (docs/models.md). Values of another width than keys (``value_dim``) cost a fused kernel
-        ``UNEVEN_WIDTH_SHARE`` of its rate; a ``window`` makes it compute the tiles that the band touches.
+        (docs/models.md). Values of another width than keys (``value_dim``) leave a fused kernel the
+        stack's ``uneven_width_share`` of its rate; a ``window`` makes it compute the tiles that the band
+        touches. ``blocks``: batch x heads, 0 where they are many.
         """
         if fused:
             banded = bool(window) and window < sequence_length
             rate = self.attention_rate_flops(
-                sequence_length, head_dim, backward=backward, causal=causal and not banded
+                sequence_length, head_dim, backward=backward, causal=causal and not banded, blocks=blocks
             )
             if value_dim is not None and value_dim != head_dim:
-                rate *= UNEVEN_WIDTH_SHARE
+                rate *= self.stack.uneven_width_share
             return flops * (1.0 + BAND_TILE / window if banded else 1.0) / rate
         passes = self.stack.attention_unfused_passes * (1.6 if backward else 1.0)
         return flops / self._gemm_flops(dtype) + passes * score_elements * BYTES[dtype] / self.stream_Bps
 
     def attention_rate_flops(
-        self, sequence_length: int, head_dim: int = 128, *, backward: bool, causal: bool = True
+        self,
+        sequence_length: int,
+        head_dim: int = 128,
+        *,
+        backward: bool,
+        causal: bool = True,
+        blocks: int = 0,
     ) -> float:
         """Rate of the fused kernel, FLOP/s, counting causal attention at half.
 
@@ -195,6 +199,8 @@ class KernelModel:
             )
         short, masked = self.attention_ramp[direction]
         gpu = self.gpu
+        if blocks and not backward:
+            masked = max(masked, 2.0 * self.stack.attention_tile_rows * gpu.compute_units / blocks)
         exponential = flop_per_clock(gpu, _attention_format(gpu)) / gpu.compute_units / 64.0
         width = (1.0 + exponential / 128.0) / (1.0 + exponential / head_dim)
         length = 1.0 + short / sequence_length

@@ -31,6 +31,7 @@ class ScaleUp:
         0.0  # buffer bytes per second of an all-reduce that the switch adds; 0: none
     )
     pair_links: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    exchange_bandwidth_Bps: float = 0.0  # of an all-to-all, per GPU, where it is not that of rings
 
 
 @dataclass(frozen=True)

@@ -43,4 +43,8 @@ class StackProfile:
     fixed_step_s: float  # host and replica skew, per step
     memory: Mapping[str, float]  # allocator facts, see sim/parallel/memory.py
     grouped_gemm_efficiency: float  # of a GEMM's, where experts share a kernel or take turns
+    # Rate of fused attention whose values are narrower than its keys, of one of equal widths. Assumed: between
+    # values padded to 192 and both padded to 256.
+    uneven_width_share: float = 0.75
+    attention_tile_rows: float = 0.0  # queries that a compute unit takes at a time, forward; 0: not known
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

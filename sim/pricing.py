@@ -148,6 +148,7 @@ def _kernel_s(op: Kernel, kernels: KernelModel) -> float:
                 dtype=op.dtype,
                 value_dim=op.value_dim or op.head_dim,
                 window=op.window,
+                blocks=op.batch * op.heads,
             )
         case Stream(moved, fusible):
             return kernels.stream_s(moved, fusible=fusible)

@@ -52,6 +52,9 @@ def _scale_up(record: Record) -> ScaleUp:
             record.quantity("in_switch_bandwidth", "bandwidth") if "in_switch_bandwidth" in record else 0.0
         ),
         pair_links=_pair_links(record),
+        exchange_bandwidth_Bps=(
+            record.quantity("exchange_bandwidth", "bandwidth") if "exchange_bandwidth" in record else 0.0
+        ),
     )
     record.done()
     links = 1 if kind == "mesh" else scale_up.links_per_gpu

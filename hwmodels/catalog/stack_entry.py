@@ -3,11 +3,12 @@
 The keys are the fields of ``StackProfile``; fields that end in ``_s`` are written without it and with
 a unit (``kernel_gap: {value: "5 us", …}``), fields with ``bytes`` in their name may carry one too
 (``"30 B"``). What a profile leaves out comes from the profile it ``inherits``, figure by figure (a list as a whole).
+Fields with a default may be left out altogether.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from hwmodels.stack import StackProfile
@@ -27,7 +28,8 @@ def build_stack(record: Record) -> StackProfile:
         "tuned": record.flag("tuned"),
     }
     for field in fields(StackProfile):
-        if field.name not in values and field.name != "figures":
+        optional = field.default is not MISSING and field.name not in record
+        if field.name not in values and field.name != "figures" and not optional:
             values[field.name] = _read(record, field.name, str(field.type))
     record.facts()
     record.done()

@@ -18,6 +18,9 @@ CAUSE = "context_parallel"  # whatever attention on one rank would not do
 
 _KERNELS_PER_BLOCK = 3  # attention, and two that merge its output and its softmax statistics
 _MERGE_PASSES = 3.0  # the block's output is read, the running one read and written
+_REORDER_PASSES = (
+    4.0  # heads brought together before the exchange, chunks of the sequence put in order after it
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class ContextParallel:
         inputs = Collective("all_to_all", parts.query + parts.key_value, self.group)
         outputs = Collective("all_to_all", parts.output, self.group)
         own = replace(whole, heads=whole.heads // size, kv_heads=max(1, whole.kv_heads // size))
-        return (Work(inputs, CAUSE), Work(outputs, CAUSE), Work(own, "attention"))
+        copies = Stream(_REORDER_PASSES * (parts.query + parts.key_value + parts.output))
+        return (Work(inputs, CAUSE), Work(outputs, CAUSE), Work(copies, CAUSE), Work(own, "attention"))
 
     def _ring(self, whole: Attention, parts: Parts) -> tuple[Work, ...]:
         """The first block is the rank's own. In each other one a causal mask leaves half: all queries see the

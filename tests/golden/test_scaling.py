@@ -10,7 +10,10 @@ from sim.data_paths import measured_dir
 from sim.ledger import load_directory
 from sim.ledger.report import LedgerReport, score_files
 
-FAMILIES = ("mlperf-5.0-405b", "mlperf-5.0-lora", "mlperf-5.1-lora")
+FSDP = tuple(
+    f"llm-foundry-{size}-{gpus}xh100-seq2048" for size in ("30b", "13b", "7b", "3b") for gpus in (128, 512)
+)
+FAMILIES = ("mlperf-5.0-405b", "mlperf-5.0-lora", "mlperf-5.1-lora", *FSDP)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +35,9 @@ def errors() -> dict[str, float]:
         ("mlperf-5.0-405b-512xh100-nvidia", "mlperf-5.0-405b-2560xh100-nvidia", 0.04),
         ("mlperf-5.0-405b-512xgb200-coreweave", "mlperf-5.0-405b-1024xgb200-coreweave", 0.04),
         ("mlperf-5.0-405b-512xgb200-coreweave", "mlperf-5.0-405b-2496xgb200-coreweave", 0.04),
-        # 64 replicas of 24 micro-batches: what the exchange shows of itself is 0.2 s short (docs/models.md).
-        ("mlperf-5.0-405b-512xh100-nvidia", "mlperf-5.0-405b-8192xh100-nvidia", 0.05),
+        ("mlperf-5.0-405b-512xh100-nvidia", "mlperf-5.0-405b-8192xh100-nvidia", 0.04),
+        # The 70B and 1B models of this table miss by 4.0 and 5.0 % (docs/accuracy.md).
+        *((small, large, 0.04) for small, large in zip(FSDP[::2], FSDP[1::2], strict=True)),
     ],
 )
 def test_scaling_ratios_are_those_measured(

@@ -7,7 +7,7 @@ import math
 import pytest
 from fakes.scenarios import changes, small
 
-from sim.ops import Attention, Collective, Group, Shift
+from sim.ops import Attention, Collective, Group, Shift, Stream
 from sim.parallel.context import ALL_GATHER, ALL_TO_ALL, METHODS, RING, ContextParallel, Parts
 from sim.pricing import op_seconds
 from sim.step import Step
@@ -44,6 +44,8 @@ def test_all_to_all_divides_heads_and_keeps_the_length() -> None:
     assert (attention.heads, attention.kv_heads, attention.sequence_length) == (4, 1, 8192)
     sent = [w.op.bytes for w in works if isinstance(w.op, Collective)]
     assert sent == [48e6, 32e6]  # queries, keys and values out; outputs back
+    (copied,) = (w.op.bytes for w in works if isinstance(w.op, Stream))
+    assert copied == 4 * 80e6  # read and written before the exchange, and after it
 
 
 def test_all_gather_moves_keys_and_values_of_the_whole_sequence() -> None:

@@ -109,6 +109,46 @@ def test_attention_by_hand(length: int, backward: bool, causal: bool, expected: 
 
 
 @pytest.mark.parametrize(
+    ("backward", "causal", "blocks", "tokens"),
+    [
+        (
+            False,
+            True,
+            4,
+            2 * 256 * 304 / 4,
+        ),  # the longest tile of 256 queries outweighs 3,000 tokens of the ramp
+        (False, True, 1024, 3000.0),
+        (False, True, 0, 3000.0),  # not said: many
+        (True, True, 4, 1500.0),  # backward does not show it
+        (False, False, 4, 0.0),  # no mask: all tiles are as long
+    ],
+)
+def test_few_heads_wait_for_the_longest_tile(
+    backward: bool, causal: bool, blocks: int, tokens: float
+) -> None:
+    tiled = replace(SHAPED, stack=replace(SHAPED.stack, attention_tile_rows=256.0))
+    rate = tiled.attention_rate_flops(8192, backward=backward, causal=causal, blocks=blocks)
+    unmasked = SHAPED.attention_rate_flops(8192, backward=backward, causal=False)
+    assert rate == pytest.approx(unmasked / (1 + tokens / 8192), rel=1e-12)
+    assert SHAPED.attention_rate_flops(8192, backward=backward, causal=causal, blocks=blocks) >= rate
+
+
+def test_heads_of_this_rank_and_sequences_of_a_micro_batch_make_the_tiles() -> None:
+    b200 = cluster("b200-8x400g", "megatron-2025-b200")
+    eight, both = (Attention(b, h, 1, 4096, 128, True, False, fused=True) for b, h in ((2, 4), (1, 8)))
+    four = Attention(1, 4, 1, 4096, 128, True, False, fused=True)
+    assert op_seconds(eight, b200) == op_seconds(both, b200) < 2 * op_seconds(four, b200)
+
+
+def test_uneven_widths_cost_what_the_stack_says() -> None:
+    uneven = with_stack(cluster(), uneven_width_share=0.5).kernels
+    even, wide = (
+        uneven.attention_s(1e12, 0.0, 4096, backward=False, fused=True, value_dim=v) for v in (128, 192)
+    )
+    assert wide == pytest.approx(2 * even, rel=1e-12)
+
+
+@pytest.mark.parametrize(
     ("node", "stack", "keeps_up"),
     [
         ("mi300x-8x400g", "primus-2026-mi300x", 32),  # 2048 FLOP per clock and compute unit in bf16
