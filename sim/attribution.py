@@ -14,24 +14,24 @@ from collections.abc import Iterator, Sequence
 
 from sim.engine.timeline import Timeline
 from sim.pricing import Part, Price
-from sim.program import COMPUTE, Program, Task
+from sim.program import COLLECTIVE, COMPUTE, Program, Task
 from sim.results import Record
 
 
 def last_role(timeline: Timeline) -> int:
-    """The role whose compute stream ends last; the first of equals."""
-    ends = [
-        max((timeline.end_s[i] for i in streams.get(COMPUTE, ())), default=0.0)
-        for streams in timeline.program.order
-    ]
-    return max(range(len(ends)), key=lambda role: (ends[role], -role))
+    """The role whose step takes longest: whose compute stream ends last. The first of equals."""
+    lasts = [end - start for start, end in timeline.spans_s]
+    return max(range(len(lasts)), key=lambda role: (lasts[role], -role))
 
 
 def breakdown(timeline: Timeline, prices: Sequence[Price]) -> dict[str, float]:
-    """Seconds by cause along the last role; sums to the makespan."""
+    """Seconds by cause along the last role; sums to the step."""
     seconds: dict[str, float] = defaultdict(float)
-    now = 0.0
-    for task_id in timeline.program.order[last_role(timeline)][COMPUTE]:
+    role = last_role(timeline)
+    now = timeline.spans_s[role][0]
+    if timeline.program.staggered:
+        now += _charge_ahead(seconds, timeline, prices, role)
+    for task_id in timeline.program.order[role][COMPUTE]:
         start, end = timeline.start_s[task_id], timeline.end_s[task_id]
         if start > now:
             _charge_wait(seconds, timeline, prices, task_id, now)
@@ -39,6 +39,18 @@ def breakdown(timeline: Timeline, prices: Sequence[Price]) -> dict[str, float]:
             seconds[part.cause] += part.seconds
         now = end
     return {cause: s for cause, s in seconds.items() if s > 0.0}
+
+
+def _charge_ahead(seconds: dict[str, float], timeline: Timeline, prices: Sequence[Price], role: int) -> float:
+    """What a staggered role's collectives do before its first computation; returns the seconds charged."""
+    streams = timeline.program.order[role]
+    begin, first = timeline.spans_s[role][0], timeline.start_s[streams[COMPUTE][0]]
+    ahead = [i for i in streams.get(COLLECTIVE, ()) if timeline.start_s[i] < first]
+    spent = sum(prices[i].seconds for i in ahead)
+    for i in ahead:
+        for part in prices[i].parts:
+            seconds[part.cause] += (first - begin) * part.seconds / spent
+    return first - begin if spent else 0.0
 
 
 def _charge_wait(

@@ -66,12 +66,14 @@ class Program:
     """All tasks of one step. ``order[role][stream]`` lists task ids in issue order.
 
     A role stands for ``ranks`` GPUs that do the same on other data; communicators within it are strided groups of
-    them (``sim.ops.Group``).
+    them (``sim.ops.Group``). ``staggered`` roles need not start a step together: each begins its next one when it
+    is through with this one.
     """
 
     tasks: tuple[Task, ...]
     order: tuple[dict[str, tuple[int, ...]], ...]
     ranks: int = 1
+    staggered: bool = False
 
     @property
     def roles(self) -> int:

@@ -101,12 +101,12 @@ class Step:
 
     @cached_property
     def range_90(self) -> PredictionRange | None:
-        return prediction_range(self.case, self.timeline.makespan_s)
+        return prediction_range(self.case, self.timeline.step_s)
 
     @cached_property
     def result(self) -> StepResult:
         scenario, cluster = self.scenario, self.cluster
-        step_time_s = self.timeline.makespan_s
+        step_time_s = self.timeline.step_s
         family, items = self.family, self.family.items_per_step
         convention = scenario.metrics.mfu_convention
         flops_per_gpu = family.model_flops(convention) / scenario.gpus

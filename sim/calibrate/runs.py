@@ -32,7 +32,7 @@ class _Under(Step):
 
     @property
     def seconds(self) -> float:
-        return self.timeline.makespan_s
+        return self.timeline.step_s
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Transformer:
     def layout(self) -> Layout:
         asked, training = self.scenario.parallelism, self.scenario.training
         place = placement(asked.schedule, asked.pp, asked.virtual_stages)
-        parts = part_layers(self.model.layers, place.parts, asked.layout)
+        parts = part_layers(self.model.layers, place.depth, asked.layout) * place.copies
         recomputed = self._recomputed(parts)
         return Layout(
             tp=asked.tp,
@@ -93,6 +93,7 @@ class Transformer:
             prefetch=asked.prefetch,
             reshard=asked.reshard,
             feed=self._feed,
+            optimizer_barrier=asked.optimizer_barrier,
         )
 
     @property

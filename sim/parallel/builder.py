@@ -74,10 +74,16 @@ class ProgramBuilder:
         )
         return key
 
+    def also(self, key: Key, other: Key) -> None:
+        """``other`` is a further name of the task ``key``."""
+        if other in self._ids:
+            raise ValueError(f"task {other} added twice")
+        self._ids[other] = self._ids[key]
+
     def has(self, key: Key) -> bool:
         return key in self._ids
 
-    def build(self) -> Program:
+    def build(self, *, staggered: bool = False) -> Program:
         """Resolves keys. Raises KeyError for a wait on a task that was never added."""
         order: list[dict[str, list[int]]] = [defaultdict(list) for _ in range(self._roles)]
         tasks = []
@@ -102,4 +108,4 @@ class ProgramBuilder:
                 )
             )
         frozen = tuple({stream: tuple(ids) for stream, ids in streams.items()} for streams in order)
-        return Program(tuple(tasks), frozen, self._ranks)
+        return Program(tuple(tasks), frozen, self._ranks, staggered)

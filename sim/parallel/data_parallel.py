@@ -22,6 +22,9 @@ class DataParallel(Protocol):
     def run(self, builder: ProgramBuilder, part: Part, one: Pass, waits: tuple[Key, ...]) -> None:
         """One pass; its first task waits for ``waits`` too."""
 
+    def follow(self, builder: ProgramBuilder, part: Part, one: Pass, after: Key) -> None:
+        """The exchanges that belong to a pass which ran in a slot with others, as the task ``after``."""
+
     def end(self, part: Part, one: Pass) -> Key:
         """Key of the task whose end completes a pass."""
 

@@ -48,6 +48,9 @@ class FullySharded:
         else:
             self._backward(builder, part, one, waits)
 
+    def follow(self, builder: ProgramBuilder, part: Part, one: Pass, after: Key) -> None:
+        """Nothing: the schedules with such slots are refused beside it."""
+
     def end(self, part: Part, one: Pass) -> Key:
         return (one.kind, part.index, one.microbatch, len(self._pieces(part, one)) - 1)
 

@@ -20,13 +20,13 @@ def held_layers(architecture: Architecture, layout: Layout, stage: int) -> tuple
     """Layers of ``stage`` in model order; those that predict further tokens last, beside the output layer."""
     held: list[HeldLayer] = []
     for part in layout.placement.on_stage(stage):
-        first = sum(layout.layers_of_part(earlier) for earlier in range(part))
+        first = layout.first_layer(part)
         again = layout.recomputed_of_part(part) if layout.recompute.kind != "none" else 0
         held += [
             HeldLayer(architecture.kind(first + place).routed, place < again)
             for place in range(layout.layers_of_part(part))
         ]
-    if stage == layout.head_stage:
+    if layout.has_head(stage):
         further = HeldLayer(architecture.kind(architecture.layers - 1).routed)
         held += [further] * architecture.mtp_layers
     return tuple(held)

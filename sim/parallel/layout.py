@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.parallel.passes import Order
+from sim.parallel.passes import Order, Pass, Slot
 from sim.parallel.placement import Placement
-from sim.parallel.schedule import WEIGHT, held_at_most, orders, placement
+from sim.parallel.schedule import WEIGHT, held_at_most, orders, placement, slots
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Layout:
     hsdp_replicas: int = 1  # fsdp: copies of the sharded model; divides dp·cp
     ep: int = 1  # replicas that share one set of experts; divides dp·cp
     gradient_sync: str = "every"  # zero-2, fsdp: micro-batches that reduce their gradients, "every" | "last"
-    part_layers: tuple[int, ...] = ()  # of each part in model order; empty: one part per stage
+    part_layers: tuple[int, ...] = ()  # of each part in model order, copies too; empty: one part per stage
     part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed, from its first
 
     @property
@@ -51,8 +51,9 @@ class Layout:
 
     @property
     def shard_ranks(self) -> int:
-        """Ranks that share one copy of what ``data_sharding`` shards; context-parallel ones count too."""
-        return self.dp * self.cp // self.hsdp_replicas
+        """Ranks that share one copy of what ``data_sharding`` shards; context-parallel ones count too, and in a
+        pipeline that holds the model twice both copies."""
+        return self.dp * self.cp * self.placement.copies // self.hsdp_replicas
 
     @property
     def reduces_by_unit(self) -> bool:
@@ -66,8 +67,17 @@ class Layout:
 
     @property
     def parts(self) -> int:
-        """Parts that the model is cut into: one per stage and virtual stage."""
+        """Parts that the model is cut into, one per stage and virtual stage; those of both copies if there are two."""
         return self.placement.parts
+
+    @property
+    def depth(self) -> int:
+        """Parts that a micro-batch goes through."""
+        return self.placement.depth
+
+    def first_layer(self, part: int) -> int:
+        """Global id of the first layer of ``part``."""
+        return sum(self.layers_of_part(earlier) for earlier in range(part - part % self.depth, part))
 
     @cached_property
     def placement(self) -> Placement:
@@ -81,13 +91,29 @@ class Layout:
 
     @property
     def head_stage(self) -> int:
-        """The stage with the output layer. The embedding lies on stage 0."""
-        return self.placement.stage(self.parts - 1)
+        """The stage with the output layer, of the first copy of the model. The embedding lies on stage 0."""
+        return self.placement.stage(self.depth - 1)
+
+    def has_embedding(self, stage: int) -> bool:
+        return any(part % self.depth == 0 for part in self.placement.on_stage(stage))
+
+    def has_head(self, stage: int) -> bool:
+        return any(part % self.depth == self.depth - 1 for part in self.placement.on_stage(stage))
+
+    @cached_property
+    def slots(self) -> tuple[tuple[Slot, ...], ...]:
+        """Passes of every stage in issue order, those that run as one together."""
+        return slots(self.schedule, self.pp, self.microbatches, self.placement.chunks)
 
     @cached_property
     def orders(self) -> tuple[Order, ...]:
         """Passes of every stage in issue order."""
         return orders(self.schedule, self.pp, self.microbatches, self.placement.chunks)
+
+    @cached_property
+    def together(self) -> frozenset[Pass]:
+        """Passes that share their slot with others."""
+        return frozenset(one for stage in self.slots for slot in stage if len(slot) > 1 for one in slot)
 
     def in_flight(self, stage: int) -> float:
         """Micro-batches whose activations ``stage`` holds at once (docs/models.md).
@@ -109,4 +135,5 @@ class Layout:
         The output layer's weight gradient is never put off: no schedule keeps the gradient of many logits.
         """
         whole = [one for one in self.orders[self.head_stage] if one.kind != WEIGHT]
-        return round(held_at_most(whole, [0.0] * (self.parts - 1) + [1.0]))
+        last = self.depth - 1
+        return round(held_at_most(whole, [1.0 if part == last else 0.0 for part in range(self.parts)]))

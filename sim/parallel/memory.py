@@ -182,7 +182,7 @@ def _parts(context: StageContext, peak: Moment) -> dict[str, float]:
 def _lasting_buffers(context: StageContext) -> dict[str, float]:
     """What the framework allocates once and never frees."""
     layout, facts, part = context.layout, context.facts, context.part
-    last = context.stage == layout.head_stage
+    last = layout.has_head(context.stage)
     rope = context.architecture.position == "rope"
     positions = context.request.sequence_length / layout.cp
     streams = 1 + (GROUPED_GEMM_STREAMS if any(layer.routed for layer in context.held) else 0)

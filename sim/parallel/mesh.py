@@ -27,7 +27,7 @@ class Mesh:
     @property
     def dp(self) -> Group:
         """Replicas (context-parallel ranks included: they share gradients)."""
-        return self._group("dp", self.layout.dp * self.layout.cp, stride=self.layout.tp)
+        return self._of_all_copies(self._group("dp", self.layout.dp * self.layout.cp, stride=self.layout.tp))
 
     @property
     def shard(self) -> Group:
@@ -60,7 +60,7 @@ class Mesh:
     def expert_dp(self) -> Group:
         """Ranks that hold the same experts."""
         same = self.layout.dp * self.layout.cp // self.layout.ep
-        return self._group("expert dp", same, stride=self.layout.tp * self.layout.ep)
+        return self._of_all_copies(self._group("expert dp", same, stride=self.layout.tp * self.layout.ep))
 
     def hop(self, stage: int, other: int) -> Group:
         """Two stages that exchange messages; ``per_domain`` is 2 when all their ranks share a domain."""
@@ -76,6 +76,19 @@ class Mesh:
         inside = self.layout.gpus <= self.domain_gpus
         stride = self.layout.gpus // self.layout.pp * (self.layout.pp - 1)
         return Group("embedding", min(2, self.layout.pp), 2 if inside else 1, stride)
+
+    def _of_all_copies(self, group: Group) -> Group:
+        """``group`` and its counterpart at the mirrored stage of a pipeline that holds the model twice.
+
+        First and last stage are the furthest apart; they are priced.
+        """
+        copies = self.layout.placement.copies
+        if copies == 1:
+            return group
+        inside = copies if self.layout.gpus <= self.domain_gpus else 1
+        apart = self.layout.gpus // self.layout.pp * (self.layout.pp - 1)
+        stride = group.stride if group.size > 1 else apart
+        return Group(group.axis, group.size * copies, group.per_domain * inside, stride)
 
     def _group(self, axis: str, size: int, stride: int) -> Group:
         """Groups that do not tile a domain straddle its border; the worst-placed one is priced."""

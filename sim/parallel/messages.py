@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sim.ops import Collective
 from sim.parallel.builder import Key, ProgramBuilder
-from sim.parallel.schedule import FORWARD, WEIGHT, Pass
+from sim.parallel.schedule import Pass
 from sim.parallel.sharding import Shard
 from sim.parallel.stage import Part
 from sim.program import SEND, Work
@@ -23,7 +23,7 @@ class Messages:
     def arrival(self, part: Part, one: Pass) -> Key | None:
         """The message that brings what the pass takes up; None where its own stage made it."""
         layout = self.shard.layout
-        needed = one.needs(layout.parts)
+        needed = one.needs(layout.depth)
         if needed is None or layout.placement.stage(needed.part) == part.stage:
             return None
         return ("S", needed.kind, needed.part, needed.microbatch)
@@ -32,8 +32,8 @@ class Messages:
         """Adds the message that follows ``after``, if any; its key either way."""
         layout = self.shard.layout
         key: Key = ("S", one.kind, part.index, one.microbatch)
-        target = part.index + (1 if one.kind == FORWARD else -1)
-        if one.kind == WEIGHT or not 0 <= target < layout.parts:
+        target = one.passes_on(layout.depth)
+        if target is None:
             return key
         peer = layout.placement.stage(target)
         if peer != part.stage:

@@ -92,17 +92,17 @@ class StageContext:
 
     @property
     def embedding_mask_bytes(self) -> float:
-        if self.stage or self.request.dropout == 0.0:
+        if not self.layout.has_embedding(self.stage) or self.request.dropout == 0.0:
             return 0.0
         return self.part.hidden_bytes / self.part.element_bytes
 
 
 def moments(context: StageContext) -> Iterator[Moment]:
     """Every candidate of one stage (the list of candidates in docs/models.md); the largest is the peak."""
-    if context.stage == context.layout.head_stage:
+    if context.layout.has_head(context.stage):
         yield output_layer_backward(context)
     yield from layer_backward(context)
-    if context.stage == 0 and not context.request.frozen:
+    if context.layout.has_embedding(context.stage) and not context.request.frozen:
         yield embedding_backward(context)
     yield optimizer_step(context)
 
@@ -197,7 +197,7 @@ def _dispatch(context: StageContext, kind: str, alive: float, working_set: float
     hidden, layout = context.part.hidden_bytes, context.layout
     beside = 2.0 * hidden
     if layout.pp > 1:
-        beside += hidden if context.stage == 0 else 2.0 * hidden
+        beside += hidden if layout.has_embedding(context.stage) else 2.0 * hidden
     gathered = gathered_bytes(context.parameters, layout, context.request)
     return Moment(
         name=f"{kind}token dispatch",

@@ -11,16 +11,23 @@ class Placement:
 
     Round: part k lies on stage k modulo ``stages``, so the model goes round the stages ``chunks`` times.
     Folded (two chunks): down and up again, stage r holds parts r and 2·stages-1-r; first and last part
-    share stage 0.
+    share stage 0. With two ``copies`` the turn is the start of a second model that runs the other way: parts
+    ``depth`` + k are its parts k, and every stage holds a part of each.
     """
 
     stages: int
     chunks: int = 1
     folded: bool = False
+    copies: int = 1
 
     @property
     def parts(self) -> int:
         return self.stages * self.chunks
+
+    @property
+    def depth(self) -> int:
+        """Parts of one copy of the model."""
+        return self.parts // self.copies
 
     def stage(self, part: int) -> int:
         turn, place = divmod(part, self.stages)

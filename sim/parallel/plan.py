@@ -20,9 +20,11 @@ from sim.parallel.mesh import Mesh
 from sim.parallel.messages import Messages
 from sim.parallel.replica_exchange import ReplicaExchange
 from sim.parallel.replicated import Replicated
+from sim.parallel.schedule import Pass, Slot
 from sim.parallel.sharding import Shard
 from sim.parallel.stage import Part, Stage
 from sim.parallel.strategy import Strategy
+from sim.parallel.together import Together
 from sim.program import COLLECTIVE, COMPUTE, Program, Work
 from sim.workload.workload import Workload
 
@@ -63,6 +65,10 @@ class Planner:
         return scheme(self.layout, self.strategy, self.exchange, parts)
 
     @cached_property
+    def together(self) -> Together:
+        return Together()
+
+    @cached_property
     def messages(self) -> Messages:
         return Messages(self.shard)
 
@@ -75,19 +81,31 @@ class Planner:
         for stage in self.stages:
             self._finish(builder, stage)
         feed.finish(builder, self.strategy.feed)
-        return builder.build()
+        return builder.build(staggered=not self.strategy.optimizer_barrier)
 
     def _run(self, builder: ProgramBuilder, stage: Stage) -> None:
-        previous: Key | None = None
+        sent: tuple[Key, ...] = ()
         parts = {part.index: part for part in stage.parts}
-        for one in self.layout.orders[stage.index]:
-            part = parts[one.part]
-            arrival = self.messages.arrival(part, one)
-            waits = () if arrival is None else (arrival,)
-            if previous is not None and self._sends_block and builder.has(previous):
-                waits = (*waits, previous)
-            self.data_parallel.run(builder, part, one, waits)
-            previous = self.messages.send(builder, part, one, self.data_parallel.end(part, one))
+        for slot in self.layout.slots[stage.index]:
+            arrivals = (self.messages.arrival(parts[one.part], one) for one in slot)
+            waits = tuple(key for key in arrivals if key is not None)
+            if self._sends_block:
+                waits = (*waits, *(key for key in sent if builder.has(key)))
+            self._run_slot(builder, parts, slot, waits)
+            sent = tuple(self._send(builder, parts[one.part], one) for one in slot)
+
+    def _run_slot(
+        self, builder: ProgramBuilder, parts: dict[int, Part], slot: Slot, waits: tuple[Key, ...]
+    ) -> None:
+        if len(slot) == 1:
+            self.data_parallel.run(builder, parts[slot[0].part], slot[0], waits)
+            return
+        key = self.together.run(builder, parts, slot, waits)
+        for one in slot:
+            self.data_parallel.follow(builder, parts[one.part], one, key)
+
+    def _send(self, builder: ProgramBuilder, part: Part, one: Pass) -> Key:
+        return self.messages.send(builder, part, one, self.data_parallel.end(part, one))
 
     @property
     def _sends_block(self) -> bool:
@@ -96,7 +114,12 @@ class Planner:
     # -- end of the step ---------------------------------------------------------------------------
 
     def _finish(self, builder: ProgramBuilder, stage: Stage) -> None:
-        """Gradient exchange that was not overlapped, the norm barrier, optimizer, late gathers, host."""
+        """Gradient exchange that was not overlapped, the norm barrier, optimizer, late gathers, host.
+
+        Without the barrier a stage updates once its own gradients are complete; the norm is checked later and an
+        update that should not have been is taken back (Qi et al. 2023, "Zero Bubble Pipeline Parallelism").
+        """
+        barrier = self.strategy.optimizer_barrier
         index, after = stage.index, self._last_pass(stage)
         self.data_parallel.finish(builder, stage, after)
         if self._shares_embedding(stage):
@@ -108,8 +131,8 @@ class Planner:
             "optimizer",
             "optimizer step",
             (Work(Optimizer(self.exchange.updated_here(stage.parameters)), "optimizer"),),
-            waits=tuple(k for s in self.stages for k in self._gradient_ends(s)),
-            barrier=True,  # the norm of all gradients
+            waits=tuple(k for s in (self.stages if barrier else (stage,)) for k in self._gradient_ends(s)),
+            barrier=barrier,  # the norm of all gradients
         )
         last = self.data_parallel.publish(builder, stage, ("optimizer", index))
         builder.add(("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,))

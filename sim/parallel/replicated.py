@@ -47,7 +47,7 @@ class Replicated:
         for part in stage.parts:
             for i, piece in enumerate(part.pieces):
                 if piece.parameters:
-                    window = f"gather/{part.index}" if i > 0 and part.index == 0 else None
+                    window = f"gather/{part.index}" if i > 0 and part.has_embedding else None
                     key: Key = ("AG", part.index, piece.name)
                     self.exchange.gather(builder, stage.index, key, piece.parameters, (), window)
 
@@ -67,7 +67,7 @@ class Replicated:
             window = None
             if reduces and i > 0:
                 window = beside
-            elif gathered and part.index == 0 and i < len(pieces) - 1:
+            elif gathered and part.has_embedding and i < len(pieces) - 1:
                 window = f"gather/{part.index}"
             needs = (waits if i == 0 else ()) + ((gather,) if gathered else ())
             key = compute(builder, part, one, piece, i, waits=needs, window=window)
@@ -79,6 +79,16 @@ class Replicated:
             whole = (*reduction, "all gradients")
             parameters = total(piece.parameters for piece in pieces)
             self.exchange.reduce(builder, part.stage, whole, parameters, self.end(part, one), None)
+
+    def follow(self, builder: ProgramBuilder, part: Part, one: Pass, after: Key) -> None:
+        """Gradients that are complete leave piece by piece, beside what comes next."""
+        reduction = self._reduction(part, one)
+        if reduction is None or not self.strategy.overlap_dp:
+            return
+        for piece in reversed(part.pieces):
+            if piece.parameters:
+                key: Key = (*reduction, piece.name)
+                self.exchange.reduce(builder, part.stage, key, piece.parameters, after, None)
 
     def end(self, part: Part, one: Pass) -> Key:
         return (one.kind, part.index, one.microbatch, len(self._pieces(part, one)) - 1)
@@ -112,7 +122,7 @@ class Replicated:
     def _pieces(self, part: Part, one: Pass) -> tuple[Piece, ...]:
         """Pieces in execution order; whole parts where nothing inside them is waited on."""
         fine = self.layout.pp == 1
-        if self.exchange.needed and self.strategy.overlap_dp:
+        if self.exchange.needed and self.strategy.overlap_dp and one not in self.layout.together:
             fine |= self._reduction(part, one) is not None
             fine |= one == self.milestones.first_forward[part.index] and self.gathers_updates
         return in_order(part.pieces if fine else (part.whole,), one.kind)

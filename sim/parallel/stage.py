@@ -44,7 +44,7 @@ class Part:
 
     @property
     def first(self) -> int:
-        return sum(self.shard.layout.layers_of_part(earlier) for earlier in range(self.index))
+        return self.shard.layout.first_layer(self.index)
 
     @property
     def last(self) -> int:
@@ -52,11 +52,11 @@ class Part:
 
     @property
     def has_embedding(self) -> bool:
-        return self.index == 0
+        return self.index % self.shard.layout.depth == 0
 
     @property
     def has_head(self) -> bool:
-        return self.index == self.shard.layout.parts - 1
+        return self.index % self.shard.layout.depth == self.shard.layout.depth - 1
 
     @property
     def split(self) -> bool:

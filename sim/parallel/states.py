@@ -57,7 +57,7 @@ def stage_parameters(
 
     A tied model with several stages holds a second copy of the table on its last stage.
     """
-    first, last = stage == 0, stage == layout.head_stage
+    first, last = layout.has_embedding(stage), layout.has_head(stage)
     table = vocab * architecture.hidden / layout.tp
     learned = architecture.max_positions * architecture.hidden if architecture.position == "learned" else 0
     own_head = not architecture.tied_embeddings or layout.head_stage > 0
@@ -221,6 +221,6 @@ def weight_gradient_buffer_bytes(
         for linear in linears:
             outputs = linear.outputs / (tp if linear.shard == "column" else 1)
             shapes.add((outputs, linear.inputs / (tp if linear.shard == "row" else 1)))
-    if stage == layout.head_stage:
+    if layout.has_head(stage):
         shapes.add((vocab / tp, architecture.hidden))
     return request.element_bytes * sum(rows * columns for rows, columns in shapes)

@@ -12,7 +12,8 @@ class Strategy:
     """Communication choices of a plan. ``blocking_p2p`` is a fact of the stack, the rest are the user's.
 
     ``prefetch`` is how many layers ahead FSDP gathers; ``reshard`` frees them after the forward pass
-    so that the backward pass gathers them again. ``feed`` None: samples are always there.
+    so that the backward pass gathers them again. ``feed`` None: samples are always there. Without an
+    ``optimizer_barrier`` no stage waits for the gradients of another.
     """
 
     overlap_dp: bool = True
@@ -24,3 +25,4 @@ class Strategy:
     prefetch: int = 1
     reshard: bool = True
     feed: Feed | None = None
+    optimizer_barrier: bool = True

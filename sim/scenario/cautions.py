@@ -67,10 +67,11 @@ def _unused_shares(scenario: Scenario) -> Iterator[str]:
 
 def _unused_sharing(scenario: Scenario) -> Iterator[str]:
     p = scenario.parallelism
+    copies = 2 if p.schedule == "dualpipe" else 1  # of the model, which exchange gradients as replicas do
     dp = scenario.dp * p.cp  # context-parallel ranks exchange gradients and share shards too
-    if dp == 1 and given(p, "data_sharding"):
+    if dp * copies == 1 and given(p, "data_sharding"):
         yield f"parallelism.data_sharding: {p.data_sharding} shares nothing: there is one replica"
-    for kind, degree in (("dp", dp), ("tp", p.tp), ("pp", p.pp)):
+    for kind, degree in (("dp", dp * copies), ("tp", p.tp), ("pp", p.pp)):
         if degree == 1 and given(p.overlap, kind):
             yield f"parallelism.overlap.{kind}: has no effect: {kind} is 1"
     if p.data_sharding == "fsdp" and not p.overlap.dp and given(p, "prefetch"):

@@ -40,6 +40,5 @@ VALUES: dict[str, frozenset[str]] = {
     "training.optimizer": frozenset({"sgd", "muon", "adafactor", "lion"}),
     "training.lora.targets": frozenset({"fc1", "fc2", "mlp_in", "mlp_out"}),
     "parallelism.data_sharding": frozenset({"zero-3", "hsdp"}),
-    "parallelism.schedule": frozenset({"zb-h2", "dualpipe", "dualpipe-v"}),
 }
 """Values of a choice that later versions know."""

@@ -189,6 +189,59 @@ def interleaved_rounds_are_equal(scenario: Scenario) -> Iterator[Finding]:
         )
 
 
+def both_ways_have_their_microbatches(scenario: Scenario) -> Iterator[Finding]:
+    """DualPipe fills each way with stages and micro-batches of its own, and both ends with a whole model's."""
+    p, training = scenario.parallelism, scenario.training
+    if p.schedule not in ("dualpipe", "dualpipe-v") or p.pp == 1 or scenario.gpus % (p.tp * p.pp * p.cp):
+        return
+    if p.schedule == "dualpipe" and p.pp % 2:
+        yield finding(
+            f"{p.pp} stages: dualpipe needs an even number, one half starts each way", "parallelism.pp"
+        )
+    unit = training.micro_batch * scenario.dp
+    if training.global_batch % unit:
+        return  # another rule says so
+    count = scenario.microbatches
+    if count < 2 * p.pp:
+        yield finding(
+            f"{count} micro-batches per replica: {p.schedule} needs at least 2·pp = {2 * p.pp}: global_batch "
+            f"{2 * p.pp * unit} or more",
+            "training.global_batch",
+        )
+    elif p.schedule == "dualpipe" and count % 2:
+        yield finding(
+            f"{count} micro-batches per replica: dualpipe needs an even number, half for each way: global_batch "
+            f"{(count - 1) * unit} or {(count + 1) * unit}",
+            "training.global_batch",
+        )
+
+
+def two_copies_are_plain(scenario: Scenario) -> Iterator[Finding]:
+    p, model = scenario.parallelism, machine.architecture(scenario)
+    if p.schedule != "dualpipe":
+        return
+    if model.tied_embeddings:
+        yield finding(
+            f"dualpipe with tied embeddings ({model.name}) is {NOT_YET}: dualpipe-v", "parallelism.schedule"
+        )
+    if scenario.training.input is not None:
+        yield finding(f"dualpipe takes samples in at both ends: {NOT_YET}", "training.input")
+
+
+def both_ways_share_no_gradients(scenario: Scenario) -> Iterator[Finding]:
+    p = scenario.parallelism
+    if p.schedule in ("dualpipe", "dualpipe-v") and p.data_sharding in ("zero-2", "fsdp"):
+        yield finding(
+            f"{p.data_sharding} beside {p.schedule} is {NOT_YET}: ddp or zero-1", "parallelism.data_sharding"
+        )
+
+
+def barrier_has_a_pipeline(scenario: Scenario) -> Iterator[Finding]:
+    p = scenario.parallelism
+    if given(p, "optimizer_barrier") and p.pp == 1:
+        yield finding("has no effect with pp: 1: remove it", "parallelism.optimizer_barrier")
+
+
 def gradients_are_reduced_somewhere(scenario: Scenario) -> Iterator[Finding]:
     p = scenario.parallelism
     if not given(p, "gradient_sync") or p.data_sharding == "fsdp":
@@ -259,6 +312,10 @@ PLAN_RULES: tuple[Check, ...] = (
     virtual_stages_are_interleaved,
     interleaved_rounds_are_equal,
     gradients_are_reduced_somewhere,
+    both_ways_have_their_microbatches,
+    two_copies_are_plain,
+    both_ways_share_no_gradients,
+    barrier_has_a_pipeline,
     copies_divide_the_replicas,
     fsdp_switches_have_fsdp,
     adapters_are_thinner_than_the_model,

@@ -418,10 +418,14 @@ class ParallelismSpec(Section):
     ep: Degree = Field(
         default=1, description="Expert-parallel degree: replicas that share one set of experts"
     )
-    schedule: Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min"] = Field(
+    schedule: Literal[
+        "1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe", "dualpipe-v"
+    ] = Field(
         default="1f1b",
         description="Pipeline schedule; interleaved: 1f1b over virtual stages; zb-h1: 1f1b with weight gradients "
-        "run apart; zbv, v-half, v-min: that on two parts per stage, with as much, half or a third of the memory",
+        "run apart; zb-h2: twice as much in flight; zbv, v-half, v-min: on two parts per stage, with as much, half or "
+        "a third of the memory; dualpipe: both ways through two copies of the model, forwards beside backwards; "
+        "dualpipe-v: the same on one folded copy",
     )
     virtual_stages: Annotated[int, Whole(1, 1024)] = Field(
         default=1, description="interleaved: parts of the model that each stage holds"
@@ -462,6 +466,11 @@ class ParallelismSpec(Section):
         default="bf16", description="fsdp: format in which parameters travel when they are gathered"
     )
     overlap: OverlapSpec = Field(default=OverlapSpec(), description="Communication beside compute, by kind")
+    optimizer_barrier: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="All stages wait for the norm of all gradients; false: each updates and goes on by itself, and an "
+        "update that was wrong is taken back (zero-bubble post-validation)",
+    )
 
 
 class MetricsSpec(Section):
@@ -509,9 +518,9 @@ class Scenario(Section):
 
     @property
     def parts(self) -> int:
-        """Parts that pipeline stages cut the model into."""
+        """Parts that pipeline stages cut the model into; ``dualpipe`` holds each of them twice."""
         p = self.parallelism
-        folded = p.schedule in ("zbv", "v-half", "v-min")
+        folded = p.schedule in ("zbv", "v-half", "v-min", "dualpipe-v")
         return p.pp * (2 if folded else p.virtual_stages)
 
     @property

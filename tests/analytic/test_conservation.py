@@ -39,6 +39,11 @@ PLANS = (
     "pp=2 schedule=zbv model.tied_embeddings=true data_sharding=ddp",
     "pp=4 schedule=v-half model.layers=9 layout=[1,1,1,1,2,1,1,1]",
     "tp=2 pp=2 schedule=v-min overlap.pp=false training.precision=fp8",
+    "pp=4 schedule=zb-h2 optimizer_barrier=false",
+    "pp=2 schedule=dualpipe",
+    "pp=4 schedule=dualpipe data_sharding=ddp layout=[2,1,1,3] model.layers=7 training.recompute={layers:1}",
+    "tp=2 pp=4 schedule=dualpipe overlap.dp=false training.precision=fp8 optimizer_barrier=false",
+    "pp=2 schedule=dualpipe-v layout=[1,2,1,1] model.layers=5 overlap.pp=false",
     "data_sharding=fsdp",
     "data_sharding=fsdp reshard=false prefetch=2",
     "data_sharding=fsdp prefetch=0 training.micro_batch=2",
@@ -112,7 +117,11 @@ def test_records_of_one_stream_never_overlap(step: Step) -> None:
         rows.sort(key=lambda r: r.start_s + r.end_s)  # parts of no length lie between their neighbours
         for earlier, later in pairwise(rows):
             assert later.start_s >= earlier.end_s - allowed
-    assert max(r.end_s for r in step.result.records) == pytest.approx(step.result.step_time_s, rel=1e-12)
+    end_s = max(r.end_s for r in step.result.records)
+    if step.family.strategy.optimizer_barrier:
+        assert end_s == pytest.approx(step.result.step_time_s, rel=1e-12)
+    else:  # stages that go on by themselves are still at it when others begin the next step
+        assert end_s >= step.result.step_time_s * (1.0 - 1e-12)
 
 
 def test_the_parts_of_every_task_sum_to_it(step: Step) -> None:
@@ -128,7 +137,7 @@ def test_hidden_and_exposed_communication_sum_to_its_run_time(step: Step) -> Non
     """Without a pipeline the compute stream idles only for collectives, so what is not hidden is in the step."""
     timeline, result = step.timeline, step.result
     last = max(
-        range(step.family.layout.pp), key=lambda r: timeline.end_s[timeline.program.order[r][COMPUTE][-1]]
+        range(step.family.layout.pp), key=lambda r: (timeline.spans_s[r][1] - timeline.spans_s[r][0], -r)
     )
     streams = timeline.program.order[last]
     busy = [(timeline.start_s[i], timeline.end_s[i]) for i in streams[COMPUTE]]
@@ -179,7 +188,13 @@ def _step_flops(step: Step) -> float:
         "operator": 2.0 * t.global_batch * t.sequence_length * _repeated_weights(step),
         "full": sum(one.values()),
     }
-    return a.layers * layer + head + sum(step.family.layout.recompute.layers) * kinds[t.recompute.kind]
+    return a.layers * layer + head + _recomputed_layers(step) * kinds[t.recompute.kind]
+
+
+def _recomputed_layers(step: Step) -> float:
+    """Of the model: each of its copies sees a part of the micro-batches."""
+    layout = step.family.layout
+    return sum(layout.recompute.layers) / layout.placement.copies
 
 
 def _repeated_weights(step: Step) -> float:
@@ -217,6 +232,7 @@ def test_model_flops_are_those_of_the_records_but_for_attention() -> None:
         "data_sharding=fsdp tp=4 hsdp_replicas=2 cluster.nodes=2",
         "pp=2 schedule=interleaved virtual_stages=2", "pp=4 schedule=zb-h1", "pp=2 schedule=zbv",
         "pp=2 schedule=v-half", "pp=2 schedule=v-min training.micro_batch=2",
+        "pp=4 schedule=zb-h2", "pp=4 schedule=dualpipe layout=[1,1,1,1]", "pp=2 schedule=dualpipe-v",
     ],
 )  # fmt: skip
 def test_every_layout_of_one_model_and_batch_computes_the_same(plan: str) -> None:
@@ -246,7 +262,9 @@ def test_every_send_has_exactly_one_receiver(step: Step) -> None:
             if sender.stream == SEND and sender.role != task.role:
                 receivers[other] += 1
                 assert sender.peer == task.role
-                assert (task.stream, task.microbatch) == (COMPUTE, sender.microbatch)
+                assert task.stream == COMPUTE
+                if " and " not in task.kind:  # passes of several micro-batches run as one
+                    assert task.microbatch == sender.microbatch
     sends = [task.id for task in program.tasks if task.stream == SEND]
     assert len(sends) == 2 * _hops(step) * step.family.layout.microbatches
     assert receivers == dict.fromkeys(sends, 1)
@@ -255,7 +273,7 @@ def test_every_send_has_exactly_one_receiver(step: Step) -> None:
 def _hops(step: Step) -> int:
     """Borders between parts of the model that lie on different stages: a folded model turns on its last stage."""
     p = step.scenario.parallelism
-    if p.schedule in ("zbv", "v-half", "v-min"):
+    if p.schedule in ("zbv", "v-half", "v-min", "dualpipe-v"):
         return 2 * (p.pp - 1)
     return p.pp * p.virtual_stages - 1
 
@@ -279,14 +297,15 @@ def _rank_parameters(step: Step) -> float:
         return step.family.workload.trainable_parameters / tp
     norms = a.layers * (a.layer_parameters - a.layer_linear_parameters) + a.norm_parameters
     apart = step.family.layout.pp > 1 and step.scenario.parallelism.schedule != "zbv"
+    whole = step.family.layout.placement.copies  # models in the pipeline
     copies = 2 if not a.tied_embeddings or apart else 1
     tables = copies * a.vocab * a.hidden + (a.embedding_parameters - a.vocab * a.hidden)
-    return norms + (a.layers * a.layer_linear_parameters + tables) / tp
+    return whole * (norms + (a.layers * a.layer_linear_parameters + tables) / tp)
 
 
 def test_data_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     layout, a = step.family.layout, step.family.model
-    ranks = layout.dp * layout.cp // layout.hsdp_replicas
+    ranks = layout.dp * layout.cp * layout.placement.copies // layout.hsdp_replicas
     share = (ranks - 1) / ranks
     parameters = _rank_parameters(step)
     if layout.data_sharding == "fsdp":  # 2 gathers of the layers, one of the root, one reduction, each time
@@ -335,7 +354,7 @@ def test_tensor_parallel_bytes_equal_the_closed_form(step: Step) -> None:
     layout, a = step.family.layout, step.family.model
     tokens = layout.micro_batch * step.scenario.training.sequence_length / layout.cp
     buffer = tokens * a.hidden * 2.0 * (layout.tp - 1) / layout.tp
-    recomputed = sum(layout.recompute.layers) if layout.recompute.kind in ("full", "operator") else 0
+    recomputed = _recomputed_layers(step) if layout.recompute.kind in ("full", "operator") else 0
     layers = (4 * a.layers + 2 * recomputed) * 2.0 * buffer
     head = 2.0 * buffer  # one all-reduce backward, or a gather forward and a scatter backward
     lookup = 2.0 * buffer  # one all-reduce forward, or a scatter forward and a gather backward

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sim.engine.events import run
 from sim.parallel.builder import ProgramBuilder
 from sim.parallel.passes import Pass
-from sim.parallel.schedule import BACKWARD, FORWARD, SPLIT, WEIGHT, orders, placement
+from sim.parallel.schedule import BACKWARD, FORWARD, SPLIT, WEIGHT, Slot, orders, placement, slots
 from sim.program import Program
 
 UNEVEN = (9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 8.0, 8.22)
@@ -184,6 +184,75 @@ def test_zbv_loses_only_the_way_to_the_last_stage(p: int, extra: int) -> None:
     assert equal("zbv", p, 2 * p - 1 + extra, 2.0, 2.0, 2.0) == pytest.approx((p - 1) * 1.0, rel=1e-12)
 
 
+@settings(deadline=None, max_examples=40)
+@given(p=st.integers(2, 8), extra=st.integers(0, 12), b=st.floats(0.0, 0.3), w=st.floats(0.0, 0.3))
+def test_zb_h2_loses_its_closed_form_without_the_barrier_and_a_way_down_with_it(
+    p: int, extra: int, b: float, w: float
+) -> None:
+    """(p-1)·(F + B - 2W), nothing where all passes take as long: published with post-validation of the optimizer
+    step, which lets every stage begin its next step at once. A barrier makes all wait for the last stage: it
+    starts (p-1)·F late."""
+    m, f = 2 * p - 1 + extra, 1.0
+    each = ([f] * p, [f + b] * p)
+    options = {"schedule": "zb-h2", "weight_s": [f - w] * p}
+    work_s = m * (3 * f + b - w)
+    free = play(*each, m, staggered=True, **options)
+    assert free.step_s - work_s == pytest.approx((p - 1) * (b + 2 * w), abs=1e-9)
+    assert play(*each, m, **options).step_s - work_s == pytest.approx(
+        max((p - 1) * f, (p - 1) * (b + 2 * w)), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1"])
+def test_stages_gain_nothing_without_the_barrier_where_the_first_one_ends_last(schedule: str) -> None:
+    each = ([1.0] * 4, [1.0] * 4, 8)
+    spent = [
+        play(*each, schedule=schedule, weight_s=[1.0] * 4, staggered=free).step_s for free in (False, True)
+    ]
+    assert spent[0] == spent[1]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    passes=st.tuples(*[st.floats(0.5, 2.0)] * 3),
+    p=st.integers(2, 6),
+    extra=st.integers(0, 8),
+)
+def test_more_in_flight_is_never_slower(passes: tuple[float, float, float], p: int, extra: int) -> None:
+    """ZB-H2 ≤ ZB-H1 ≤ 1F1B ≤ GPipe on equal stages, the first of them without the barrier that none of the others
+    feels; weight gradients are not the longest passes."""
+    f, b, w = passes[0], passes[1], min(passes)
+    spent = [
+        play([f] * p, [b] * p, 2 * p - 1 + extra, schedule=s, weight_s=[w] * p, staggered=s == "zb-h2").step_s
+        for s in ("zb-h2", "zb-h1", "1f1b", "gpipe")
+    ]
+    assert all(fast <= slow * (1 + 1e-12) for fast, slow in pairwise(spent))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    half=st.integers(1, 4),
+    extra=st.integers(0, 6),
+    w=st.floats(0.5, 1.0),
+    beside=st.floats(0.75, 1.0),
+)
+def test_dualpipe_meets_its_published_bubble(half: int, extra: int, w: float, beside: float) -> None:
+    """(p/2-1)·(F&B + B - 3W) on the stage that waits most, B the whole backward; exact where the input gradient
+    takes as long as the forward. F&B is shorter than F + B by what a slot hides."""
+    f = 1.0
+    bubble = (half - 1) * (beside * (2 * f + w) + (f + w) - 3 * w)
+    for schedule, m, passes in (
+        ("dualpipe", 4 * half + 2 * extra, 4 * half),
+        ("dualpipe-v", 2 * half + extra, 2 * half),
+    ):
+        program, duration_s = pipeline(
+            [f] * passes, [f] * passes, m, schedule=schedule, weight_s=[w] * passes, beside=beside
+        )
+        busy = [sum(duration_s[i] for i in streams["compute"]) for streams in program.order]
+        waits = [run(program, duration_s).makespan_s - spent for spent in busy]
+        assert max(waits) == pytest.approx(max(bubble, 0.0), abs=1e-9), schedule
+
+
 @pytest.mark.parametrize("p", range(2, 13))
 def test_less_memory_costs_bubble(p: int) -> None:
     """Published order: ZBV, V-half, V-min, 1F1B; half and two thirds of 1F1B's bubble, a little more where passes
@@ -228,44 +297,56 @@ def test_zb_h1_takes_no_longer_than_1f1b_than_gpipe_on_equal_stages(
     assert free[0] <= free[1] * (1 + 1e-12)
 
 
-def replay(orders_: Sequence[Sequence[Pass]], parts: int, seconds: dict[str, Sequence[float]]) -> float:
-    """Every stage runs its order, each pass as soon as what it needs is there: relaxed until nothing moves."""
-    ends: dict[Pass, float] = {one: 0.0 for order in orders_ for one in order}
+def replay(
+    stages: Sequence[Sequence[Slot]], depth: int, seconds: dict[str, Sequence[float]], beside: float = 1.0
+) -> float:
+    """Every stage runs its order, each slot as soon as what it needs is there: relaxed until nothing moves."""
+    ends: dict[Pass, float] = {one: 0.0 for stage in stages for slot in stage for one in slot}
     while True:
         before = dict(ends)
-        for order in orders_:
+        for stage in stages:
             free = 0.0
-            for one in order:
-                needed = one.needs(parts)
-                start = max(free, 0.0 if needed is None else ends[needed])
-                free = ends[one] = start + seconds[one.kind][one.part]
+            for slot in stage:
+                needed = [one.needs(depth) for one in slot]
+                start = max([free, *(ends[one] for one in needed if one is not None and one not in slot)])
+                spent = sum(seconds[one.kind][one.part] for one in slot)
+                if {FORWARD, BACKWARD} <= {one.kind for one in slot}:
+                    spent *= beside
+                free = start + spent
+                ends |= dict.fromkeys(slot, free)
         if ends == before:
             return max(ends.values())
 
 
 CASES = [
     (schedule, p, m, v)
-    for schedule in ("1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min")
+    for schedule in (
+        "1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe", "dualpipe-v"
+    )
     for p in (2, 3, 4)
-    for m in (1, 2, 3, 4, 6, 8)
+    for m in (1, 2, 3, 4, 6, 8, 9, 12)
     for v in ((2, 3) if schedule == "interleaved" else (1,))
     if schedule != "interleaved" or m % max(1, m // p) == 0
-]
+    if schedule != "dualpipe" or (p % 2 == 0 and m % 2 == 0 and m >= 2 * p)
+    if schedule != "dualpipe-v" or m >= 2 * p
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("schedule", "p", "m", "v"), CASES)
 def test_uneven_stages_and_few_microbatches_against_an_exhaustive_replay(
     schedule: str, p: int, m: int, v: int
 ) -> None:
-    parts = placement(schedule, p, v).parts
+    place = placement(schedule, p, v)
+    parts = place.parts
     f, b, w = (
         [base + 0.37 * ((step * part) % 5) for part in range(parts)]
         for base, step in ((1, 1), (1.4, 2), (0.6, 3))
     )
-    timeline = play(f, b, m, schedule=schedule, chunks=v, weight_s=w)
+    timeline = play(f, b, m, schedule=schedule, chunks=v, weight_s=w, beside=0.8)
     whole = b if schedule in SPLIT else [x + y for x, y in zip(b, w, strict=True)]
     seconds = {FORWARD: f, BACKWARD: whole, WEIGHT: w}
-    assert timeline.makespan_s == pytest.approx(replay(orders(schedule, p, m, v), parts, seconds), rel=1e-12)
+    expected = replay(slots(schedule, p, m, v), place.depth, seconds, beside=0.8)
+    assert timeline.makespan_s == pytest.approx(expected, rel=1e-12)
 
 
 def longest_path(program: Program, duration_s: Sequence[float]) -> float:

@@ -37,13 +37,15 @@ def layouts(draw: st.DrawFn) -> tuple[str, ...]:
     found = [f"parallelism.tp={tp}", f"parallelism.pp={pp}", f"training.micro_batch={micro_batch}"]
     if pp > 1:
         microbatches = BATCH * tp * pp // 8 // micro_batch
-        known = ["1f1b", "gpipe", "zb-h1"]
+        known = ["1f1b", "gpipe", "zb-h1", "zb-h2"]
         known += ["zbv", "v-half", "v-min"] if 2 * pp <= LAYERS else []
+        known += ["dualpipe-v"] if 2 * pp <= LAYERS and microbatches >= 2 * pp else []
+        known += ["dualpipe"] if microbatches % 2 == 0 and microbatches >= 2 * pp else []
         known += (
             ["interleaved"] if 2 * pp <= LAYERS and microbatches % max(1, microbatches // pp) == 0 else []
         )
         schedule = draw(st.sampled_from(known))
-        parts = pp * (2 if schedule in ("zbv", "v-half", "v-min", "interleaved") else 1)
+        parts = pp * (2 if schedule in ("zbv", "v-half", "v-min", "dualpipe-v", "interleaved") else 1)
         found += [f"parallelism.schedule={schedule}", f"parallelism.layout={draw(cuts(parts))}"]
         if schedule == "interleaved":
             found.append("parallelism.virtual_stages=2")

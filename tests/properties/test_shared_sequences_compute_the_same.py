@@ -15,7 +15,18 @@ from sim.step import Step
 
 MODEL = "model={name: small, layers: 8, hidden: 1024, ffn: 2816, heads: 16, kv_heads: 8, vocab: 32000}"
 DEGREES = st.sampled_from([1, 2, 4, 8])
-SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min")
+SCHEDULES = (
+    "1f1b",
+    "gpipe",
+    "interleaved",
+    "zb-h1",
+    "zb-h2",
+    "zbv",
+    "v-half",
+    "v-min",
+    "dualpipe",
+    "dualpipe-v",
+)
 
 
 def flops(step: Step) -> float:

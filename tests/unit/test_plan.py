@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from fakes.scenarios import changes, small
 
-from sim.ops import Attention, Collective, Gemm, Launches, Optimizer
+from sim.ops import Attention, Collective, Gemm, Launches, Optimizer, TokenExchange
 from sim.parallel.schedule import BACKWARD, FORWARD
 from sim.program import COLLECTIVE, COMPUTE, SEND, Program, Task
 from sim.step import Step
@@ -346,3 +346,61 @@ def test_split_backwards_hold_the_same_work_as_whole_ones(schedule: str) -> None
     whole = plan("pp=2 training.recompute=full")
     expected = sum(w.count * w.op.flops for t in whole.tasks if t.kind in kinds for w in t.work)
     assert flops == pytest.approx(expected, rel=1e-12)
+
+
+# -- both ways at once -----------------------------------------------------------------------------
+
+EXPERTS = (
+    "model={name: m, layers: 4, hidden: 1024, ffn: 2816, heads: 16, kv_heads: 8, vocab: 32000, "
+    "experts: {count: 16, top_k: 4, ffn: 704}}"
+)
+
+
+def two_ways(schedule: str) -> Step:
+    return Step(small(EXPERTS, "parallelism.pp=2", "parallelism.ep=4", f"parallelism.schedule={schedule}"))
+
+
+@pytest.mark.parametrize("schedule", ["dualpipe", "dualpipe-v"])
+def test_tokens_hide_where_a_forward_runs_beside_a_backward(schedule: str) -> None:
+    program = two_ways(schedule).program
+    beside = {
+        task.kind: {w.op.beside for w in task.work if isinstance(w.op, TokenExchange)}
+        for task in program.tasks
+        if task.stream == COMPUTE
+    }
+    assert beside["forward and backward"] == {"compute"}
+    assert beside["forward"] == beside["backward"] == {""}
+
+
+def test_hiding_helps_and_costs() -> None:
+    """Less than without any hiding, more than if all exchanges were hidden everywhere."""
+    step = two_ways("dualpipe-v")
+    exposed = step.result.breakdown_s["expert_parallel"]
+    plain = two_ways("zbv").result.breakdown_s["expert_parallel"]
+    assert 0.0 < exposed < 0.7 * plain
+    assert step.result.breakdown_s["interference"] > 0.0
+
+
+def test_both_copies_of_a_layer_add_up_their_gradients() -> None:
+    """dp 2: four ranks reduce, in one exchange per piece; each updates a quarter."""
+    step = Step(small("parallelism.pp=4", "parallelism.schedule=dualpipe"))
+    reduced = [t for t in step.program.tasks if t.kind == "reduce"]
+    assert {w.op.group.size for t in reduced for w in t.work if isinstance(w.op, Collective)} == {4}
+    updated = [w.op.parameters for t in step.program.tasks for w in t.work if isinstance(w.op, Optimizer)]
+    model = step.family.workload.architecture.parameters
+    assert sum(updated) * 2 == pytest.approx(model, rel=1e-9)
+
+
+def test_messages_of_each_way_go_their_way() -> None:
+    step = Step(small("parallelism.pp=4", "parallelism.schedule=dualpipe"))
+    down = [(t.role, t.peer) for t in step.program.tasks if t.name.startswith("send forward")]
+    assert {pair: down.count(pair) for pair in dict.fromkeys(down)} == {
+        (0, 1): 8, (1, 2): 8, (2, 3): 8, (3, 2): 8, (2, 1): 8, (1, 0): 8,
+    }  # fmt: skip
+
+
+def test_stages_without_a_barrier_wait_for_their_own_gradients_only() -> None:
+    program = plan("pp=4 schedule=zb-h2 optimizer_barrier=false")
+    updates = [task for task in program.tasks if task.kind == "optimizer"]
+    assert program.staggered
+    assert all({program.tasks[i].role for i in task.waits} == {task.role} for task in updates)

@@ -450,6 +450,48 @@ CASES = [
         "9 micro-batches per replica: interleaved needs a multiple of pp (4), or fewer: global_batch 64 or 96",
     ),
     (
+        "both_ways_have_their_microbatches",
+        ["parallelism={pp: 3, schedule: dualpipe}", "cluster.gpus=6"],
+        "parallelism.pp",
+        "3 stages: dualpipe needs an even number",
+    ),
+    (
+        "both_ways_have_their_microbatches",
+        ["parallelism={pp: 4, schedule: dualpipe}", "training.global_batch=48"],
+        "training.global_batch",
+        "6 micro-batches per replica: dualpipe needs at least 2·pp = 8: global_batch 64 or more",
+    ),
+    (
+        "both_ways_have_their_microbatches",
+        ["parallelism={pp: 4, schedule: dualpipe-v}", "training.global_batch=56"],
+        "training.global_batch",
+        "7 micro-batches per replica: dualpipe-v needs at least 2·pp = 8: global_batch 64 or more",
+    ),
+    (
+        "both_ways_have_their_microbatches",
+        ["parallelism={pp: 4, schedule: dualpipe}", "training.global_batch=72"],
+        "training.global_batch",
+        "9 micro-batches per replica: dualpipe needs an even number, half for each way: global_batch 64 or 80",
+    ),
+    (
+        "two_copies_are_plain",
+        ["parallelism={pp: 4, schedule: dualpipe}", "training.input={samples_per_s: 10}"],
+        "training.input",
+        "takes samples in at both ends: not modelled yet",
+    ),
+    (
+        "barrier_has_a_pipeline",
+        ["parallelism.optimizer_barrier=false"],
+        "parallelism.optimizer_barrier",
+        "no effect with pp: 1",
+    ),
+    (
+        "both_ways_share_no_gradients",
+        ["parallelism={pp: 4, schedule: dualpipe-v, data_sharding: fsdp}"],
+        "parallelism.data_sharding",
+        "fsdp beside dualpipe-v is not modelled yet",
+    ),
+    (
         "gradients_are_reduced_somewhere",
         ["parallelism={pp: 2, data_sharding: zero-2, gradient_sync: last}"],
         "parallelism.gradient_sync",

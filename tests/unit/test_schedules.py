@@ -24,11 +24,14 @@ from sim.parallel.schedule import (
     one_f_one_b,
     orders,
     placement,
+    slots,
 )  # fmt: skip
 from sim.parallel.v_shape import zbv
 from sim.parallel.weight_filling import filled
 
-ALL = ("1f1b", "gpipe", "interleaved", "zb-h1", "zbv", "v-half", "v-min")
+ALL = (
+    "1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe", "dualpipe-v",
+)  # fmt: skip
 
 
 def short(order: Sequence[Pass]) -> str:
@@ -44,6 +47,9 @@ def pipelines(draw: st.DrawFn, schedules: tuple[str, ...] = ALL) -> tuple[str, i
     microbatches = draw(st.integers(1, 24))
     if schedule == "interleaved" and microbatches > stages:
         microbatches -= microbatches % stages
+    if schedule.startswith("dualpipe"):
+        stages += stages % 2
+        microbatches = 2 * (stages + microbatches)
     return schedule, stages, microbatches, chunks
 
 
@@ -88,12 +94,51 @@ def test_placements() -> None:
     assert [Placement(3, 2, folded=True).stage(k) for k in range(6)] == [0, 1, 2, 2, 1, 0]
     assert Placement(3, 2, folded=True).by_stage((1, 2, 3, 4, 5, 6)) == (7, 7, 7)
     assert {placement(name, 4, 3).parts for name in FOLDED} == {8}
+    two = placement("dualpipe", 4)
+    assert (two.parts, two.depth, [two.stage(k) for k in range(8)]) == (8, 4, [0, 1, 2, 3, 3, 2, 1, 0])
     assert (placement("1f1b", 4, 3).parts, placement("interleaved", 4, 3).parts) == (4, 12)
 
 
 def test_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown 'zb-h9'; known: 1f1b, gpipe, interleaved"):
         orders("zb-h9", 2, 2)
+
+
+def test_zb_h2_by_hand() -> None:
+    """Twice the forwards of 1F1B ahead: the last stage never runs out of them."""
+    first, last = orders("zb-h2", 2, 3)
+    assert short(first) == "F0.0 F0.1 F0.2 B0.0 W0.0 B0.1 W0.1 B0.2 W0.2"
+    assert short(last) == "F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 W1.0 W1.1 W1.2"
+
+
+def test_dualpipe_by_hand() -> None:
+    """Two stages and four micro-batches: 0 and 1 go down through parts 0 and 1, 2 and 3 up through parts 2 and 3."""
+    first, last = (" | ".join(short(slot) for slot in stage) for stage in slots("dualpipe", 2, 4))
+    assert first == ("F0.0 | F3.2 | F0.1 | B3.2 W3.2 | F3.3 B0.0 W0.0 | B3.3 W3.3 | B0.1 | W0.1")
+    assert last == ("F2.2 | F1.0 | F2.3 | B1.0 W1.0 | F1.1 B2.2 W2.2 | B1.1 W1.1 | B2.3 | W2.3")
+
+
+def test_dualpipe_v_is_dualpipe_on_half_as_many_stages() -> None:
+    """The way back takes the place of the other way: as many passes per stage, in the same order of kinds."""
+    wide, folded = slots("dualpipe", 8, 20)[:4], slots("dualpipe-v", 4, 10)
+    for full, half in zip(wide, folded, strict=True):
+        assert [[one.kind for one in slot] for slot in full] == [[one.kind for one in slot] for slot in half]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "microbatches", "reason"),
+    [
+        ("dualpipe", 3, 8, "3 stages: dualpipe needs an even number"),
+        ("dualpipe", 4, 9, "9 micro-batches: dualpipe needs an even number"),
+        ("dualpipe", 4, 6, "6 micro-batches: dualpipe needs at least 2·pp = 8"),
+        ("dualpipe-v", 4, 7, "7 micro-batches: dualpipe-v needs at least 2·pp = 8"),
+    ],
+)
+def test_dualpipe_refuses_what_it_cannot_run(
+    schedule: str, stages: int, microbatches: int, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        orders(schedule, stages, microbatches)
 
 
 # -- promises --------------------------------------------------------------------------------------
@@ -105,21 +150,26 @@ def test_every_stage_runs_every_pass_of_its_parts_once(case: tuple[str, int, int
     place = placement(schedule, stages, chunks)
     kinds = (FORWARD, BACKWARD, WEIGHT) if schedule in SPLIT else (FORWARD, BACKWARD)
     for stage, order in enumerate(orders(schedule, stages, microbatches, chunks)):
-        due = [Pass(k, p, m) for k in kinds for p in place.on_stage(stage) for m in range(microbatches)]
+        each = microbatches // place.copies
+        due = [
+            Pass(k, p, m + each * (p // place.depth))
+            for k in kinds
+            for p in place.on_stage(stage)
+            for m in range(each)
+        ]
         assert sorted(order) == sorted(due)
 
 
 @given(pipelines())
 def test_no_stage_waits_for_ever(case: tuple[str, int, int, int]) -> None:
     schedule, stages, microbatches, chunks = case
-    remaining = [list(order) for order in orders(schedule, stages, microbatches, chunks)]
-    parts, done = placement(schedule, stages, chunks).parts, set[Pass]()
+    remaining = [list(stage) for stage in slots(schedule, stages, microbatches, chunks)]
+    depth, done = placement(schedule, stages, chunks).depth, set[Pass]()
     while any(remaining):
-        ready = [q[0] for q in remaining if q and (q[0].needs(parts) is None or q[0].needs(parts) in done)]
-        assert ready, (case, [short(q[:3]) for q in remaining])
-        for one in ready:
-            next(q for q in remaining if q and q[0] == one).pop(0)
-        done.update(ready)
+        ready = [q for q in remaining if q and all(one.needs(depth) in {None, *q[0], *done} for one in q[0])]
+        assert ready, (case, [short(q[0]) for q in remaining if q])
+        for queue in ready:
+            done.update(queue.pop(0))
 
 
 def test_orders_that_wait_for_each_other_are_refused() -> None:
@@ -175,6 +225,18 @@ def test_controllable_memory_is_a_half_and_a_third_of_1f1b(stages: int) -> None:
     assert peak["v-min"] <= peak["v-half"] <= stages
 
 
+@pytest.mark.parametrize("stages", range(2, 17, 2))
+def test_dualpipe_holds_p_plus_1_activations_on_every_stage_and_zb_h2_2p_minus_1(stages: int) -> None:
+    """Published peaks, each of the size of one part; a stage of DualPipe holds parts of two models, so the two
+    halves of its layers; DualPipeV's p counts the parts of its model, two for each of its stages."""
+    two_way = layout("dualpipe", stages, 4 * stages)
+    assert {2 * two_way.in_flight(s) for s in range(stages)} == {stages + 1}
+    folded = layout("dualpipe-v", stages // 2, 4 * stages)
+    assert {2 * folded.in_flight(s) for s in range(stages // 2)} == {stages + 1}
+    early = layout("zb-h2", stages, 4 * stages)
+    assert {early.in_flight(s) for s in range(stages)} == {2 * stages - 1}
+
+
 def test_a_long_pipeline_nears_the_half_and_the_third() -> None:
     for name, share in (("v-half", 1 / 2), ("v-min", 1 / 3)):
         plan = layout(name, 64, 128)
@@ -182,7 +244,7 @@ def test_a_long_pipeline_nears_the_half_and_the_third() -> None:
 
 
 @settings(deadline=None)
-@given(pipelines(("zb-h1", "zbv", "v-half", "v-min")))
+@given(pipelines(("zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe-v")))
 def test_few_microbatches_are_all_in_flight_at_most(case: tuple[str, int, int, int]) -> None:
     schedule, stages, microbatches, _ = case
     plan = layout(schedule, stages, microbatches)
