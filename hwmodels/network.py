@@ -17,6 +17,9 @@ from hwmodels.fabric_spec import GPU_NIC, LINK_TIERS, NIC_LEAF, SCALE_UP, Fabric
 from hwmodels.node import Node
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hwmodels.fabric import Fabric
 
 
@@ -42,6 +45,9 @@ class Network:
     gpus: int
     spec: FabricSpec
     routing: RoutingSpec
+    scattered: bool = (
+        False  # neighbours of the machine are anywhere on the fabric, moved by the routing's seed
+    )
 
     def share(self, stride: int) -> float:
         """Rate of the slowest flow over a lone one's when every GPU sends to the one ``stride`` on.
@@ -98,6 +104,20 @@ def _graph(network: Network) -> Fabric:
     return build_fabric(network.node, network.nodes, network.spec)
 
 
+def _seats(network: Network, domain_gpus: int) -> NDArray[np.int64]:
+    """The GPU of the fabric that each rank of the machine sits on; whole scale-up domains change places."""
+    import numpy as np
+
+    rank = np.arange(network.gpus)
+    if not network.scattered:
+        return rank
+    domains = network.gpus // domain_gpus  # a last one that is not whole stays
+    places = np.arange(domains + 1)
+    places[:domains] = np.random.default_rng(network.routing.seed).permutation(domains)
+    seats: NDArray[np.int64] = places[rank // domain_gpus] * domain_gpus + rank % domain_gpus
+    return seats
+
+
 @lru_cache(maxsize=4096)
 def _use(network: Network, stride: int, span: int | None) -> Mapping[str, float]:
     """``span``: GPUs of a block that the pattern closes in; None is the whole machine."""
@@ -116,7 +136,8 @@ def _use(network: Network, stride: int, span: int | None) -> Mapping[str, float]
     outside = source // fabric.domain_gpus != target // fabric.domain_gpus
     if not outside.any():
         return {NIC_LEAF: 0.0}
-    flows = Flows.of(source[outside], target[outside])
+    seat = _seats(network, fabric.domain_gpus)
+    flows = Flows.of(seat[source[outside]], seat[target[outside]])
     load = route(fabric, flows, routing).loads(np.full(len(flows), network.lone_Bps))
     with np.errstate(invalid="ignore"):
         busy = np.where(fabric.available_Bps > 0.0, load / fabric.available_Bps, 0.0)

@@ -199,13 +199,20 @@ class Group:
     """The ranks of one communicator, seen from one member.
 
     ``size`` ranks lie in scale-up domains (a node, or a rack-wide NVLink/UALink domain),
-    ``per_domain`` in each; neighbours lie ``stride`` ranks apart.
+    ``per_domain`` in each; neighbours lie ``stride`` ranks apart. Where other pipeline stages lie between
+    them, ``within`` is their distance among the ranks of their own stage (0: the same).
     """
 
     axis: str  # "tp" | "cp" | "dp" | "pp"
     size: int
     per_domain: int
     stride: int = 1
+    within: int = 0
+
+    @property
+    def stage_stride(self) -> int:
+        """Distance of neighbours among the ranks of one stage."""
+        return self.within or self.stride
 
 
 @dataclass(frozen=True)

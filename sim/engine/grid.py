@@ -28,7 +28,9 @@ class Grid:
     @staticmethod
     def of(ranks: int, groups: Iterable[Group]) -> Grid:
         """The grid of a role with ``ranks`` ranks that makes axes of as many ``groups`` as nest in each other."""
-        ends = {bound for g in groups if inside(g, ranks) for bound in (g.stride, g.stride * g.size)}
+        ends = {
+            bound for g in groups if inside(g, ranks) for bound in (g.stage_stride, g.stage_stride * g.size)
+        }
         chain = [1]
         for bound in sorted(ends | {ranks}):
             if bound > chain[-1] and bound % chain[-1] == 0 and ranks % bound == 0:
@@ -59,18 +61,20 @@ class Grid:
 
     def _axes(self, group: Group) -> tuple[int, ...] | None:
         """The axes that a communicator covers; None where it does not nest in the grid."""
-        low, high = group.stride, group.stride * group.size
+        low, high = group.stage_stride, group.stage_stride * group.size
         axes = tuple(i + 1 for i, cut in enumerate(self.cuts) if low <= cut < high)
         covers = np.prod([self.shape[i - 1] for i in axes], dtype=np.int64) == group.size
         return axes if covers and (not axes or self.cuts[axes[-1] - 1] == low) else None
 
     def _regrouped(self, values: Vector, group: Group) -> Vector:
         flat = self.flat(values)
-        block = (flat.shape[0], self.ranks // (group.size * group.stride), group.size, group.stride)
+        step = group.stage_stride
+        block = (flat.shape[0], self.ranks // (group.size * step), group.size, step)
         latest = flat.reshape(block).max(axis=2, keepdims=True)
         return self.spread(np.broadcast_to(latest, block).reshape(flat.shape))
 
 
 def inside(group: Group, ranks: int) -> bool:
     """Whether all members of a communicator belong to one role of ``ranks`` ranks."""
-    return group.size > 1 and group.stride * group.size <= ranks and ranks % (group.stride * group.size) == 0
+    span = group.stage_stride * group.size
+    return group.size > 1 and span <= ranks and ranks % span == 0

@@ -65,7 +65,7 @@ class Family(Protocol):
 
     @property
     def ranks_per_role(self) -> int:
-        """GPUs that one role of the program stands for."""
+        """Ranks from the first GPU of one role of the program to that of the next."""
         ...
 
     @property

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwmodels.cluster import Cluster
+from sim.axes import AXES
 from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage
+from sim.parallel.mesh import Mesh
 from sim.parallel.plan import build_program
 from sim.parallel.schedule import placement
 from sim.parallel.strategy import Strategy
@@ -74,6 +76,8 @@ class Transformer:
             ep=asked.ep,
             hsdp_replicas=asked.hsdp_replicas,
             gradient_sync=asked.gradient_sync,
+            etp=asked.etp,
+            order=self.scenario.axis_order,
         )
 
     @cached_property
@@ -108,12 +112,18 @@ class Transformer:
             host_Bps=asked.host_bandwidth_Bps,
             samples_per_s=asked.samples_per_s,
             workers=asked.workers,
-            loaders_per_host=loaders_per_host(
-                host,
-                tp=layout.tp,
-                stage_ranks=layout.gpus // layout.pp,
-                whole_pipeline=layout.pp > 1 and layout.gpus <= host,
-            ),
+            loaders_per_host=self._loaders(host),
+        )
+
+    def _loaders(self, host: int) -> int:
+        layout = self.layout
+        if layout.order != AXES:
+            return Mesh(layout, self.cluster.domain_gpus).loaders(host)
+        return loaders_per_host(
+            host,
+            tp=layout.tp,
+            stage_ranks=layout.gpus // layout.pp,
+            whole_pipeline=layout.pp > 1 and layout.gpus <= host,
         )
 
     @cached_property
@@ -187,7 +197,7 @@ class Transformer:
 
     @property
     def ranks_per_role(self) -> int:
-        return self.layout.gpus // self.layout.pp
+        return self.layout.axes.stride("pp")
 
     @property
     def stack_figures(self) -> tuple[str, ...]:
@@ -222,6 +232,9 @@ class Transformer:
     def layout_in_words(self) -> dict[str, object]:
         """Degrees and choices, by the names that results show."""
         layout = self.layout
+        unusual: dict[str, object] = {} if layout.experts_tp == layout.tp else {"etp": layout.experts_tp}
+        if layout.order != AXES:
+            unusual["order"] = "-".join(layout.order)
         return {
             "tp": layout.tp,
             "cp": layout.cp,
@@ -236,6 +249,7 @@ class Transformer:
             "data_sharding": layout.data_sharding,
             "schedule": layout.schedule,
             "recompute": layout.recompute.kind,
+            **unusual,
         }
 
 

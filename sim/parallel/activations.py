@@ -97,7 +97,7 @@ def saved_by_op(
         if routed and architecture.experts is not None:
             rows = routed_rows(architecture, layout, request)
             saved["expert input projection"] += (
-                request.element_bytes * rows * architecture.experts.ffn / layout.tp
+                request.element_bytes * rows * architecture.experts.ffn / layout.experts_tp
             )
     if request.dropout > 0.0:
         mask = part.tokens * architecture.hidden / part.sequence_shards
@@ -129,7 +129,7 @@ def routed_rows(architecture: Architecture, layout: Layout, request: MemoryReque
     experts = architecture.experts
     if experts is None:
         return 0.0
-    tokens = layout.micro_batch * request.sequence_length / layout.cp
+    tokens = layout.micro_batch * request.sequence_length / layout.cp * layout.experts_tp / layout.tp
     rows = tokens * request.routing.rows_per_token(experts)
     if request.routing.static_buffer:
         rows *= layout.ep
@@ -153,7 +153,7 @@ def _experts_by_op(
         return {}
     rows = routed_rows(architecture, layout, request)
     gated = 2 if architecture.mlp == "swiglu" else 1
-    inner = part.element_bytes * rows * experts.ffn / layout.tp
+    inner = part.element_bytes * rows * experts.ffn / layout.experts_tp
     stored = request.stored_input_bytes / request.element_bytes
     unfused = gated * inner if request.routing.grouped_gemm == "legacy" else 0.0
     return {

@@ -29,8 +29,8 @@ CAST_BYTES_PER_WEIGHT = 4.0
 class RoutedExperts:
     """What ``tokens`` of one micro-batch and rank meet in the routed part of a layer.
 
-    Tensor parallelism splits the inner width of every expert: rows are gathered over its ranks before
-    and added up after. ``hidden_beside``: the exchange runs beside other micro-batches' compute.
+    Expert tensor parallelism splits the inner width of every expert over etp ranks, each of which brings
+    the tokens that it routes: rows are gathered over them before and added up after. ``hidden_beside``: the exchange runs beside other micro-batches' compute.
     """
 
     workload: Workload
@@ -71,12 +71,13 @@ class RoutedExperts:
     @property
     def parameters(self) -> float:
         """Parameters of routed experts on this rank."""
-        return self.experts_here * self.workload.architecture.expert_parameters / self.layout.tp
+        return self.experts_here * self.workload.architecture.expert_parameters / self.layout.experts_tp
 
     @property
     def rows(self) -> float:
         """Rows that the experts of this rank compute: those of the hottest rank."""
-        return self.tokens * self.workload.routing.rows_per_token(self.workload.experts)
+        tokens = self.tokens * self.layout.experts_tp / self.layout.tp
+        return tokens * self.workload.routing.rows_per_token(self.workload.experts)
 
     @property
     def _rows_per_expert(self) -> int:
@@ -101,7 +102,7 @@ class RoutedExperts:
         return tuple(Work(self._grouped(linear, product), "gemm") for linear in self.workload.expert_linears)
 
     def _grouped(self, linear: Linear, product: str) -> GroupedGemm:
-        tp, rows = self.layout.tp, self._rows_per_expert
+        tp, rows = self.layout.experts_tp, self._rows_per_expert
         outputs = ceil(linear.outputs / tp) if linear.shard == "column" else linear.outputs
         inputs = ceil(linear.inputs / tp) if linear.shard == "row" else linear.inputs
         m, n, k = {
@@ -129,7 +130,7 @@ class RoutedExperts:
     def _stream(self, *, forward: bool) -> Work:
         """Router, permutation, activation function and casts of the routed rows."""
         w, experts = self.workload, self.workload.experts
-        hidden, inner = float(w.architecture.hidden), experts.ffn / self.layout.tp
+        hidden, inner = float(w.architecture.hidden), experts.ffn / self.layout.experts_tp
         passes = w.activation_passes(forward=forward) * inner
         if w.routing.dispatch != "fused":
             passes += PERMUTE_PASSES * hidden
@@ -147,10 +148,10 @@ class RoutedExperts:
         works: list[Work] = []
         if self.layout.ep > 1:
             works.append(Work(self._exchange, CAUSE, 2.0))
-        if self.layout.tp > 1:
+        if self.layout.experts_tp > 1:
             size = self.rows * self.workload.architecture.hidden * self.workload.element_bytes
             works += [
-                Work(Collective(k, size, self.mesh.tp), CAUSE) for k in ("all_gather", "reduce_scatter")
+                Work(Collective(k, size, self.mesh.etp), CAUSE) for k in ("all_gather", "reduce_scatter")
             ]
         return tuple(works)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from sim.axes import AXES, Axes
 from sim.parallel.passes import Order, Pass, Slot
 from sim.parallel.placement import Placement
 from sim.parallel.schedule import WEIGHT, held_at_most, orders, placement, slots
@@ -40,7 +41,9 @@ class Layout:
     recompute: Recompute
     cp_method: str = "ring"  # "ring" | "all-gather" | "all-to-all"
     hsdp_replicas: int = 1  # fsdp: copies of the sharded model; divides dp·cp
-    ep: int = 1  # replicas that share one set of experts; divides dp·cp
+    ep: int = 1  # ranks that hold different experts; ep·etp divides tp·cp·dp
+    etp: int | None = None  # ranks that share one expert; None: tp
+    order: tuple[str, ...] = AXES  # axes over the ranks, neighbours first
     gradient_sync: str = "every"  # zero-2, fsdp: micro-batches that reduce their gradients, "every" | "last"
     part_layers: tuple[int, ...] = ()  # of each part in model order, copies too; empty: one part per stage
     part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed, from its first
@@ -48,6 +51,26 @@ class Layout:
     @property
     def gpus(self) -> int:
         return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def experts_tp(self) -> int:
+        """Ranks over which the inner width of a routed expert is split."""
+        return self.tp if self.etp is None else self.etp
+
+    @property
+    def expert_dp(self) -> int:
+        """Ranks that hold the same part of the same experts."""
+        return self.tp * self.cp * self.dp // (self.ep * self.experts_tp)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """How all but routed experts is divided."""
+        return Axes.of(self.order, tp=self.tp, cp=self.cp, dp=self.dp, pp=self.pp)
+
+    @cached_property
+    def expert_axes(self) -> Axes:
+        """How routed experts are divided, over the same ranks: ``dp`` counts copies of them."""
+        return Axes.of(self.order, tp=self.experts_tp, ep=self.ep, dp=self.expert_dp, pp=self.pp)
 
     @property
     def shard_ranks(self) -> int:

@@ -56,7 +56,7 @@ class StageMemory:
 
     ``allocated_bytes`` is what tensors hold and the sum of ``parts_bytes`` (keys: ``PARTS``).
     ``reserved_bytes`` adds the allocator's slack, ``device_bytes`` also context and communicators;
-    both are (low, high). ``rank`` is the stage's first global rank (order tp, cp, dp, pp).
+    both are (low, high). ``rank`` is the stage's first global rank.
     """
 
     stage: int
@@ -124,8 +124,10 @@ def worst(stages: Iterable[StageMemory]) -> StageMemory:
 
 
 def communicator_bytes(layout: Layout, facts: MemoryFacts) -> float:
-    """Communicators of a rank: one per axis that it exchanges along (tp, cp, pp, dp, ep)."""
-    axes = sum(degree > 1 for degree in (layout.tp, layout.cp, layout.pp, layout.dp, layout.ep))
+    """Communicators of a rank: one per axis that it exchanges along (tp, cp, pp, dp, ep, etp)."""
+    own_etp = layout.experts_tp if layout.experts_tp != layout.tp else 1
+    degrees = (layout.tp, layout.cp, layout.pp, layout.dp, layout.ep, own_etp)
+    axes = sum(degree > 1 for degree in degrees)
     if not axes:
         return 0.0
     return facts.communicator_bytes_first + (axes - 1) * facts.communicator_bytes_further
@@ -148,11 +150,12 @@ def _stage_memory(context: StageContext) -> StageMemory:
     low, high = (ratio * allocated for ratio in facts.reserved_ratio)
     outside = facts.context_bytes + communicator_bytes(layout, facts)
     ranks = layout.gpus // layout.pp
-    first = context.stage * ranks
+    stride = layout.axes.stride("pp")
+    first = context.stage * stride
     return StageMemory(
         stage=context.stage,
         rank=first,
-        rank_label=f"stage {context.stage}, {_rank_range(first, ranks)}",
+        rank_label=f"stage {context.stage}, {_rank_range(first, ranks, together=stride == ranks)}",
         parts_bytes=parts,
         peak_name=peak.name,
         peak_when=peak.when,
@@ -164,8 +167,10 @@ def _stage_memory(context: StageContext) -> StageMemory:
     )
 
 
-def _rank_range(first: int, count: int) -> str:
-    return f"ranks {first}-{first + count - 1}" if count > 1 else f"rank {first}"
+def _rank_range(first: int, count: int, *, together: bool) -> str:
+    if count == 1:
+        return f"rank {first}"
+    return f"ranks {first}-{first + count - 1}" if together else f"rank {first} and {count - 1} more"
 
 
 def _parts(context: StageContext, peak: Moment) -> dict[str, float]:

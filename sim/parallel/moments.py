@@ -213,7 +213,7 @@ def _routed_gradients(context: StageContext) -> float:
     a, experts = context.architecture, context.architecture.experts
     if experts is None:
         return 0.0
-    inner = (2 if a.mlp == "swiglu" else 1) * experts.ffn / context.layout.tp
+    inner = (2 if a.mlp == "swiglu" else 1) * experts.ffn / context.layout.experts_tp
     return context.routed_copies_bytes * (1.0 + inner / a.hidden)
 
 

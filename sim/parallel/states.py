@@ -8,7 +8,7 @@ from sim.parallel.held_layers import held_layers
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import MemoryFacts, MemoryRequest
 from sim.workload.architecture import Architecture, LayerKind
-from sim.workload.workload import Workload
+from sim.workload.workload import Linear, Workload
 
 
 def padded_vocabulary(vocab: int, tp: int, multiple: int, extra_tokens: int = 0) -> int:
@@ -85,7 +85,7 @@ def rank_experts(architecture: Architecture, layout: Layout) -> float:
     """Parameters of the routed experts of one layer on one rank."""
     if architecture.experts is None:
         return 0.0
-    return architecture.experts.count / layout.ep * architecture.expert_parameters / layout.tp
+    return architecture.experts.count / layout.ep * architecture.expert_parameters / layout.experts_tp
 
 
 def _linear_weights(architecture: Architecture, tp: int, layers: int, routed: int) -> float:
@@ -140,7 +140,7 @@ def shard_degree(layout: Layout) -> int:
 
 def expert_shard_degree(layout: Layout) -> int:
     """The same for routed experts: ranks that hold the same ones."""
-    return max(1, layout.shard_ranks // layout.ep)
+    return max(1, layout.expert_dp * layout.placement.copies // layout.hsdp_replicas)
 
 
 def state_bytes(
@@ -214,13 +214,19 @@ def weight_gradient_buffer_bytes(
     """
     if not facts.fused_gradient_accumulation or layout.reduces_by_unit or request.frozen:
         return 0.0
-    workload, tp = _workload(architecture), layout.tp
+    workload = _workload(architecture)
     shapes: set[tuple[float, float]] = set()
     for routed in {layer.routed for layer in held_layers(architecture, layout, stage)}:
-        linears = workload.layer_linears(LayerKind(routed)) + (workload.expert_linears if routed else ())
-        for linear in linears:
-            outputs = linear.outputs / (tp if linear.shard == "column" else 1)
-            shapes.add((outputs, linear.inputs / (tp if linear.shard == "row" else 1)))
+        shapes |= _weight_shapes(workload.layer_linears(LayerKind(routed)), layout.tp)
+        shapes |= _weight_shapes(workload.expert_linears if routed else (), layout.experts_tp)
     if layout.has_head(stage):
-        shapes.add((vocab / tp, architecture.hidden))
+        shapes.add((vocab / layout.tp, architecture.hidden))
     return request.element_bytes * sum(rows * columns for rows, columns in shapes)
+
+
+def _weight_shapes(linears: tuple[Linear, ...], tp: int) -> set[tuple[float, float]]:
+    """(outputs, inputs) of one rank's part of each weight."""
+    return {
+        (x.outputs / (tp if x.shard == "column" else 1), x.inputs / (tp if x.shard == "row" else 1))
+        for x in linears
+    }

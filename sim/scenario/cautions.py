@@ -18,13 +18,15 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
         *_unused_shares(scenario),
         *_unused_sharing(scenario),
         *_unused_routing(scenario),
+        *_unused_order(scenario),
     )
 
 
 def _unused_seed(scenario: Scenario) -> Iterator[str]:
     fabric = scenario.cluster.fabric
-    if scenario.seed and not (fabric.kind != "non-blocking" and fabric.routing == "ecmp"):
-        yield "seed: has no effect: nothing but ecmp routing is random"
+    moves = fabric.routing == "ecmp" or scenario.cluster.placement == "scattered"
+    if scenario.seed and not (fabric.kind != "non-blocking" and moves):
+        yield "seed: has no effect: nothing but ecmp routing and scattered nodes is random"
 
 
 def _background(scenario: Scenario) -> Iterator[str]:
@@ -47,6 +49,7 @@ def _unused_network(scenario: Scenario) -> Iterator[str]:
         ("nic_bandwidth_Bps", "nic_bandwidth"),
         ("fabric", "fabric"),
         ("background_load", "background_load"),
+        ("placement", "placement"),
     ):
         if given(scenario.cluster, field):
             yield f"cluster.{key}: has no effect: all GPUs lie in one scale-up domain"
@@ -95,3 +98,14 @@ def _unused_routing(scenario: Scenario) -> Iterator[str]:
             yield "training.moe.dispatch: deduplicated has no effect: ep is 1"
     if given(moe, "group_limited") and (ep == 1 or moe.dispatch == "plain" or experts.groups == 1):
         yield "training.moe.group_limited: has no effect: it saves copies of a deduplicated dispatch over groups"
+
+
+def _unused_order(scenario: Scenario) -> Iterator[str]:
+    """An order that leaves all ranks where the default puts them."""
+    from sim.axes import AXES
+
+    p, order = scenario.parallelism, scenario.axis_order
+    degrees = {"tp": p.tp, "cp": p.cp, "ep": p.ep, "dp": scenario.dp, "pp": p.pp}
+    moving = [axis for axis in order if degrees[axis] > 1]
+    if given(p, "order") and order != AXES and moving == [axis for axis in AXES if degrees[axis] > 1]:
+        yield "parallelism.order: has no effect: these degrees leave every rank where it is anyway"

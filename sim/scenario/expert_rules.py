@@ -23,7 +23,14 @@ def experts_divide_over_ranks(scenario: Scenario) -> Iterator[Finding]:
         )
     if scenario.gpus % (p.tp * p.pp * p.cp):
         return  # no dp; another rule says so
-    if scenario.dp * p.cp % p.ep:
+    if given(p, "etp") and scenario.dp * p.cp * p.tp % (p.ep * p.etp):
+        yield finding(
+            f"ep·etp = {p.ep}·{p.etp} must divide tp·cp·dp = {p.tp}·{p.cp}·{scenario.dp}: experts are spread over "
+            "replicas",
+            "parallelism.ep",
+            "parallelism.etp",
+        )
+    elif not given(p, "etp") and scenario.dp * p.cp % p.ep:
         yield finding(
             f"{p.ep} must divide dp·cp = {scenario.dp}·{p.cp}: experts are spread over replicas",
             "parallelism.ep",
@@ -68,15 +75,38 @@ def routing_is_consistent(scenario: Scenario) -> Iterator[Finding]:
 
 def tensor_parallel_divides_the_experts(scenario: Scenario) -> Iterator[Finding]:
     p, model = scenario.parallelism, machine.architecture(scenario)
-    if model.experts is None or p.tp == 1:
+    if model.experts is None:
         return
-    for what, width in (("ffn of experts", model.experts.ffn), ("shared_ffn", model.experts.shared_ffn)):
-        if width % p.tp:
-            yield finding(f"{p.tp} must divide {what} ({width}) of {model.name}", "parallelism.tp")
-    if not p.sequence_parallel:
+    experts, field = model.experts, "parallelism.etp" if given(p, "etp") else "parallelism.tp"
+    if experts.ffn % p.etp:
+        yield finding(f"{p.etp} must divide ffn of experts ({experts.ffn}) of {model.name}", field)
+    if experts.shared_ffn % p.tp:
+        yield finding(
+            f"{p.tp} must divide shared_ffn ({experts.shared_ffn}) of {model.name}", "parallelism.tp"
+        )
+    if p.tp > 1 and not p.sequence_parallel:
         yield finding(
             "experts beside tp need it: each rank routes its own tokens", "parallelism.sequence_parallel"
         )
+
+
+def expert_tensor_parallel_has_experts(scenario: Scenario) -> Iterator[Finding]:
+    p, model, domain = scenario.parallelism, machine.architecture(scenario), machine.domain_gpus(scenario)
+    if not given(p, "etp"):
+        return
+    field = "parallelism.etp"
+    if model.experts is None:
+        yield finding(f"has no effect: {model.name} has no experts: remove it", field)
+        return
+    if p.etp > domain or (scenario.gpus > domain and domain % p.etp):
+        yield finding(
+            f"{p.etp}: TP spans nodes: {NOT_YET}: etp must divide the {domain} GPUs of a scale-up domain",
+            field,
+        )
+    if not scenario.gpus % (p.tp * p.pp * p.cp) and scenario.dp * p.cp * p.tp % p.etp:
+        yield finding(f"{p.etp} must divide tp·cp·dp = {p.tp}·{p.cp}·{scenario.dp}", field)
+    if scenario.training.moe.one_hot and p.etp != p.tp:
+        yield finding(f"{p.etp}: one-hot masks beside an etp other than tp are {NOT_YET}", field)
 
 
 def experts_have_one_copy(scenario: Scenario) -> Iterator[Finding]:
@@ -111,6 +141,7 @@ EXPERT_RULES: tuple[Check, ...] = (
     routing_has_experts,
     routing_is_consistent,
     tensor_parallel_divides_the_experts,
+    expert_tensor_parallel_has_experts,
     experts_have_one_copy,
     adapters_have_a_plain_base,
     operators_are_known,

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sim.scenario.aliases import ALIASES
-from sim.scenario.fields import EXAMPLES, Number, Quantity, StageLayers, Text, Whole
+from sim.scenario.fields import EXAMPLES, AxisOrder, Number, Quantity, StageLayers, Text, Whole
 from sim.scenario.inline_model import InlineModel, ModelChoice
 from sim.scenario.schema import RecomputeSpec, Scenario
 
@@ -134,6 +134,8 @@ def _bounds(mark: object) -> str:
             return f"{mark.low:g} to {'below ' if mark.below else ''}{mark.high:g}"
         case Text():
             return f"text, at most {mark.longest:,} characters"
+        case AxisOrder():
+            return f"{', '.join(mark.axes)} joined by hyphens"
         case StageLayers():
             return "`auto`, or a list of whole numbers, one per stage"
     return ""

@@ -181,3 +181,29 @@ class StageLayers:
         item = {"type": "integer", "minimum": self.layers.low, "maximum": self.layers.high}
         listed = {"type": "array", "items": item, "minItems": 1, "maxItems": self.most_stages}
         return {"anyOf": [{"const": "auto"}, listed]}
+
+
+@dataclass(frozen=True)
+class AxisOrder:
+    """Names of axes joined by hyphens, such as ``tp-cp-dp-pp``: each at most once."""
+
+    axes: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return "-".join(self.axes)
+
+    def check(self, value: object) -> str:
+        named = value.split("-") if isinstance(value, str) else []
+        if not isinstance(value, str) or len(set(named)) != len(named) or not set(named) <= set(self.axes):
+            raise wrong(f"axes joined by hyphens, each once, such as {self.words}")
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        one = f"(?:{'|'.join(self.axes)})"
+        return {"type": "string", "pattern": f"^{one}(?:-{one})*$", "examples": [self.words]}

@@ -75,7 +75,8 @@ def network(scenario: Scenario) -> Network | None:
         background=background,
     )
     routing = RoutingSpec(asked.routing, asked.queue_pairs, asked.pxn, scenario.seed)
-    return Network(node(scenario), scenario.cluster.nodes, scenario.gpus, spec, routing)
+    scattered = scenario.cluster.placement == "scattered"
+    return Network(node(scenario), scenario.cluster.nodes, scenario.gpus, spec, routing, scattered)
 
 
 def domain_gpus(scenario: Scenario) -> int:

@@ -169,6 +169,12 @@ def fabric_can_be_built(scenario: Scenario) -> Iterator[Finding]:
         yield _fabric_finding(str(error))
 
 
+def scattered_nodes_have_switches_between(scenario: Scenario) -> Iterator[Finding]:
+    cluster = scenario.cluster
+    if cluster.placement != "packed" and cluster.fabric.kind == "non-blocking":
+        yield finding("has no effect on a non-blocking network: give fabric.kind too", "cluster.placement")
+
+
 def _fabric_finding(error: str) -> Finding:
     """An error of the fabric at the field that it names, or at the one of the scenario behind it."""
     field, _, problem = error.partition(": ")
@@ -202,4 +208,5 @@ MACHINE_RULES: tuple[Check, ...] = (
     stack_has_the_attention_kernel,
     scale_up_change_is_complete,
     fabric_can_be_built,
+    scattered_nodes_have_switches_between,
 )

@@ -11,11 +11,19 @@ from sim.scenario.finding import Check, Finding
 from sim.scenario.input_rules import INPUT_RULES
 from sim.scenario.machine_rules import MACHINE_RULES
 from sim.scenario.names import NAME_CHECKS
+from sim.scenario.order_rules import ORDER_RULES
 from sim.scenario.partial import Undecided, view
 from sim.scenario.plan_rules import PLAN_RULES
 from sim.scenario.schema import Scenario
 
-RULES: tuple[Check, ...] = (*MACHINE_RULES, *PLAN_RULES, *EXPERT_RULES, *CONTEXT_RULES, *INPUT_RULES)
+RULES: tuple[Check, ...] = (
+    *MACHINE_RULES,
+    *PLAN_RULES,
+    *ORDER_RULES,
+    *EXPERT_RULES,
+    *CONTEXT_RULES,
+    *INPUT_RULES,
+)
 
 
 def broken_rules(scenario: Scenario, broken: AbstractSet[str] = frozenset()) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sim.scenario.fields import Number, Quantity, StageLayers, Text, Whole, worded, wrong
+from sim.axes import AXES, whole_order
+from sim.scenario.fields import AxisOrder, Number, Quantity, StageLayers, Text, Whole, worded, wrong
 from sim.scenario.inline_model import ModelChoice
 from sim.workload.architecture import Architecture
 
@@ -212,6 +213,11 @@ class ClusterSpec(Section):
         json_schema_extra={"unit": "bytes/s"},
     )
     fabric: FabricSpec = Field(default=FabricSpec(), description="Network between nodes")
+    placement: Literal["packed", "scattered"] = Field(
+        default="packed",
+        description="Where on the network the job's nodes are: packed: in the order of its switches; scattered: anywhere "
+        "(seed moves it)",
+    )
     background_load: BackgroundSpec = Field(
         default=BackgroundSpec(), description="What other jobs take of shared links"
     )
@@ -418,6 +424,17 @@ class ParallelismSpec(Section):
     ep: Degree = Field(
         default=1, description="Expert-parallel degree: replicas that share one set of experts"
     )
+    etp: Degree = Field(
+        default_factory=lambda fields: int(fields.get("tp", 1)),
+        description="Expert-tensor-parallel degree: ranks that split each routed expert; the experts of a layer have "
+        "tp·cp·dp / (ep·etp) copies; default: tp",
+    )
+    order: Annotated[str, AxisOrder(AXES)] = Field(
+        default="-".join(AXES),
+        description="Axes over the ranks, those of neighbours first: what lies inside a node and what crosses the "
+        "network; routed experts use tp (etp wide), ep, dp and pp of it, all else tp, cp, dp and pp; axes left out come "
+        "last",
+    )
     schedule: Literal[
         "1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe", "dualpipe-v"
     ] = Field(
@@ -498,7 +515,7 @@ class Scenario(Section):
     parallelism: ParallelismSpec = Field(default=ParallelismSpec(), description="Who does what")
     metrics: MetricsSpec = Field(default=MetricsSpec(), description="How results are counted")
     seed: Annotated[int, Whole(0, 2**32 - 1)] = Field(
-        default=0, description="Moves the hashes of ecmp routing; nothing else is random"
+        default=0, description="Moves the hashes of ecmp routing and scattered nodes; nothing else is random"
     )
 
     @property
@@ -509,6 +526,11 @@ class Scenario(Section):
         from hwmodels import catalog
 
         return self.cluster.nodes * catalog.node(self.cluster.node).gpus
+
+    @property
+    def axis_order(self) -> tuple[str, ...]:
+        """All axes, neighbours first."""
+        return whole_order(tuple(self.parallelism.order.split("-")))
 
     @property
     def dp(self) -> int:

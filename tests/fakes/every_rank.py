@@ -15,7 +15,7 @@ def members(rank: int, task: Task, ranks: int) -> Iterator[int]:
     """The ranks that leave ``task`` together with ``rank``: those of its communicators, joined one by one."""
     found = {rank}
     for group in groups(task.work, ranks):
-        step, span = group.stride, group.stride * group.size
+        step, span = group.stage_stride, group.stage_stride * group.size
         starts = {r - (r % span) // step * step for r in found}
         found = {start + i * step for start in starts for i in range(group.size)}
     yield from sorted(found)

@@ -68,7 +68,9 @@ def plain(draw: st.DrawFn) -> tuple[str, ...]:
     micro_batch = draw(st.sampled_from((1, 2)))
     data = draw(st.sampled_from(DATA)) if tp * pp < 8 else "zero-1"
     again = draw(st.sampled_from(("true", "false")))
+    order = draw(st.permutations(("tp", "dp", "pp"))) if tp * pp < 8 else ("tp", "dp", "pp")
     return (
+        f"parallelism.order={'-'.join(order)}",
         f"parallelism.data_sharding={data}",
         *([f"parallelism.reshard={again}"] if data == "fsdp" else []),
         f"parallelism.tp={tp}",

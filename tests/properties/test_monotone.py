@@ -174,6 +174,8 @@ STRICT_PLANS = (
     "data_sharding=fsdp pp=2 cluster.nodes=2 reshard=true gradient_sync=every",
     "data_sharding=fsdp pp=4 schedule=zb-h1 reshard=true",
     "data_sharding=zero-2 pp=2 cluster.nodes=2 overlap.dp=false",
+    "tp=2 pp=2 order=tp-pp-dp cluster.nodes=2 overlap.dp=false",
+    "tp=2 cp=2 pp=2 order=tp-cp-pp-dp cluster.nodes=2 overlap.dp=false",
 )
 """Plans in which no window holds two compute tasks: then every task's time is monotone by itself, and with
 the order of each stream fixed the step is the longest path over them."""

@@ -22,7 +22,9 @@ from sim.ops import (
     Launches,
     TokenExchange,
 )
+from sim.parallel.activations import saved_by_op
 from sim.parallel.layer_work import LayerWork
+from sim.parallel.memory import MemoryFacts, MemoryRequest
 from sim.parallel.mesh import Mesh
 from sim.parallel.sharding import Shard
 from sim.pricing import op_seconds, price
@@ -183,6 +185,11 @@ def test_eight_choices_among_eight_ranks_meet_five_and_a_quarter() -> None:
         {"ep": 4, "pp": 2, "schedule": "zb-h1"},
         {"ep": 8, "data_sharding": "fsdp"},
         {"ep": 2, "cp": 2},
+        {"ep": 8, "tp": 2, "etp": 1},
+        {"ep": 2, "tp": 4, "etp": 2, "pp": 2},
+        {"ep": 2, "tp": 1, "etp": 4},
+        {"ep": 4, "tp": 2, "etp": 1, "data_sharding": "fsdp", "pp": 2, "reshard": True},
+        {"ep": 4, "tp": 2, "etp": 2, "order": "tp-ep-cp-dp-pp", "data_sharding": "zero-2"},
     ],
 )
 def test_every_layout_computes_the_same(plan: dict[str, Any]) -> None:
@@ -320,3 +327,79 @@ def test_choices_about_a_way_that_no_token_takes_are_named(
     found = step({"overlap": overlap}, moe).scenario.warnings
     assert any(warning.startswith(f"{field}: has no effect") for warning in found)
     assert not any("has no effect" in warning for warning in step().scenario.warnings)
+
+
+# -- expert tensor parallelism -----------------------------------------------------------------------
+
+
+def expert_groups(found: Step) -> dict[str, tuple[int, int]]:
+    """By axis (size, stride) of what exchanges tokens and rows."""
+    return {
+        w.op.group.axis: (w.op.group.size, w.op.group.stride)
+        for t in found.program.tasks
+        for w in t.work
+        if w.cause == "expert_parallel" and isinstance(w.op, Collective | TokenExchange)
+    }
+
+
+def test_experts_follow_tensor_parallelism_unless_told() -> None:
+    told, untold = step({"tp": 2, "ep": 4, "etp": 2}), step({"tp": 2, "ep": 4})
+    assert told.result.step_time_s == untold.result.step_time_s
+    assert expert_groups(untold) == {"ep": (4, 2), "tp": (2, 1)}
+
+
+def test_whole_experts_spread_over_tensor_parallel_ranks() -> None:
+    """With etp 1 the ranks of a tensor-parallel group hold experts of their own: no rows are gathered."""
+    found = step({"tp": 2, "ep": 8, "etp": 1})
+    assert expert_groups(found) == {"ep": (8, 1)}
+    grouped = {w.op.groups for t in found.program.tasks for w in t.work if isinstance(w.op, GroupedGemm)}
+    assert grouped == {2}
+    products = {w.op.n for t in found.program.tasks for w in t.work if isinstance(w.op, GroupedGemm)}
+    assert 512 in products  # the whole inner width
+    assert found.family.layout.expert_dp == 1
+
+
+def test_split_experts_gather_rows_over_their_own_group() -> None:
+    """etp 4 beside tp 1: each rank brings the rows of its tokens, gathered over four, a quarter as wide."""
+    found = step({"etp": 4, "ep": 2})
+    assert expert_groups(found) == {"ep": (2, 4), "etp": (4, 1)}
+    gathers = {
+        w.op.bytes
+        for t in found.program.tasks
+        for w in t.work
+        if isinstance(w.op, Collective) and w.op.group.axis == "etp"
+    }
+    assert gathers == {4096 * 4 * 2 * 512 * 2.0}  # tokens of four ranks, two choices, width, 16 bits
+
+
+@pytest.mark.parametrize(
+    "plan", [{"tp": 2, "ep": 4, "etp": 1}, {"tp": 2, "ep": 2, "etp": 4}, {"ep": 4, "etp": 2}]
+)
+def test_copies_of_experts_share_their_states(plan: dict[str, Any]) -> None:
+    """edp = tp·cp·dp / (ep·etp) ranks hold the same part: gradients go over them, the optimizer is split by them."""
+    found = step(plan)
+    copies = 8 // (plan["ep"] * plan["etp"])
+    assert found.family.layout.expert_dp == copies
+    a, tp = found.family.model, plan.get("tp", 1)
+    experts = 3 * 16 * a.expert_parameters / (plan["ep"] * plan["etp"])
+    none = step({"tp": tp, "ep": 8 // tp}).result.memory[0].parts_bytes
+    own = found.result.memory[0].parts_bytes
+    shared = none["parameters"] / 2.0 - 3 * 16 * a.expert_parameters / 8
+    assert own["parameters"] == pytest.approx(2.0 * (shared + experts))
+    assert own["optimizer"] == pytest.approx(12.0 * (shared / (8 / tp) + experts / copies))
+
+
+def test_rows_of_a_rank_and_its_activations_agree_with_the_split() -> None:
+    """The same rows times width on every rank, however experts are split: activations hold as much of the inner
+    width, and etp/tp times as many whole rows."""
+
+
+    def kept(found: Step) -> dict[str, float]:
+        family = found.family
+        request = MemoryRequest(sequence_length=4096)
+        facts = MemoryFacts.from_mapping(1e12, family.cluster.stack.memory)
+        return saved_by_op(family.model, family.layout, request, facts, routed=True)
+
+    one, two = kept(step({"tp": 2, "ep": 4})), kept(step({"tp": 2, "ep": 8, "etp": 1}))
+    assert two["expert activation"] == pytest.approx(one["expert activation"])
+    assert two["expert rows"] == pytest.approx(one["expert rows"] / 2)

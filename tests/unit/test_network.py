@@ -188,3 +188,20 @@ def test_an_exchange_crosses_the_tiers_that_its_group_spans() -> None:
     wide = blocked.exchange_share(1, 480)
     assert 1 / 3 - 1e-9 <= wide < 0.5
     assert wide < network(replace(oversubscribed(2), radix=64), nodes=60).exchange_share(1, 480)
+
+
+def test_scattered_nodes_meet_on_oversubscribed_spines() -> None:
+    """Packed, neighbouring nodes share a leaf and half of them cross no spine; scattered, others meet. The seed
+    moves them."""
+    packed = network(oversubscribed(1.5), nodes=6)
+    loose = [replace(packed, scattered=True, routing=RoutingSpec("spray", seed=seed)) for seed in (0, 0, 1)]
+    assert packed.use(8)["leaf-spine"] < loose[2].use(8)["leaf-spine"]
+    uses = [[one.use(stride) for stride in (8, 16, 24)] for one in loose]
+    assert uses[0] == uses[1] != uses[2]
+
+
+def test_places_do_not_matter_where_every_shift_fits() -> None:
+    """On a full bisection with packets over all paths any permutation of nodes carries every shift."""
+    loose = replace(network(), scattered=True)
+    assert loose.share(8) == pytest.approx(1.0, rel=1e-12)
+    assert loose.share(64) == pytest.approx(1.0, rel=1e-12)
