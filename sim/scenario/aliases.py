@@ -49,9 +49,7 @@ ALIASES: tuple[Alias, ...] = (
     ),
     Alias("parallelism", "expert_model_parallel_size", "ep", _MEGATRON),
     Alias("parallelism", "expert_tensor_parallel_size", "etp", _MEGATRON),
-    Alias(
-        "parallelism", "use_tp_pp_dp_mapping", "order", _MEGATRON, {True: "tp-cp-ep-pp-dp", False: None}
-    ),
+    Alias("parallelism", "use_tp_pp_dp_mapping", "order", _MEGATRON, {True: "tp-cp-ep-pp-dp", False: None}),
     Alias("parallelism", "tensor_parallel_degree", "tp", _TITAN),
     Alias("parallelism", "pipeline_parallel_degree", "pp", _TITAN),
     Alias("parallelism", "context_parallel_degree", "cp", _TITAN),

@@ -80,9 +80,10 @@ def experts_share_the_stages(scenario: Scenario) -> Iterator[Finding]:
 def two_copies_have_stages_last(scenario: Scenario) -> Iterator[Finding]:
     """Gradients of both copies meet at mirrored stages."""
     p = scenario.parallelism
-    if p.schedule == "dualpipe" and p.pp > 1 and _divides(scenario):
-        if _axes(scenario).stride("pp") * p.pp != scenario.gpus:
-            yield finding(f"{p.order}: dualpipe with pp before other axes is {NOT_YET}: put pp last", FIELD)
+    if p.schedule != "dualpipe" or p.pp == 1 or not _divides(scenario):
+        return
+    if _axes(scenario).stride("pp") * p.pp != scenario.gpus:
+        yield finding(f"{p.order}: dualpipe with pp before other axes is {NOT_YET}: put pp last", FIELD)
 
 
 def _divides(scenario: Scenario) -> bool:

@@ -393,7 +393,6 @@ def test_rows_of_a_rank_and_its_activations_agree_with_the_split() -> None:
     """The same rows times width on every rank, however experts are split: activations hold as much of the inner
     width, and etp/tp times as many whole rows."""
 
-
     def kept(found: Step) -> dict[str, float]:
         family = found.family
         request = MemoryRequest(sequence_length=4096)

@@ -17,7 +17,7 @@ from sim.step import Step
 
 
 def layout(order: tuple[str, ...], **degrees: int) -> Layout:
-    sizes = {axis: 1 for axis in AXES} | degrees
+    sizes = dict.fromkeys(AXES, 1) | degrees
     etp = sizes.pop("etp", None)
     return Layout(
         **sizes, etp=etp, order=order, stage_layers=(1,) * sizes["pp"], micro_batch=1, microbatches=8,
