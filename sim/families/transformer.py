@@ -7,6 +7,7 @@ from functools import cached_property
 
 from hwmodels.cluster import Cluster
 from sim.axes import AXES
+from sim.parallel.buckets import Buckets
 from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage
@@ -98,7 +99,18 @@ class Transformer:
             reshard=asked.reshard,
             feed=self._feed,
             optimizer_barrier=asked.optimizer_barrier,
+            buckets=self._buckets,
         )
+
+    @property
+    def _buckets(self) -> Buckets:
+        asked = self.scenario.parallelism
+        if asked.bucket == "megatron":
+            return Buckets.megatron(self.scenario.dp)
+        if asked.bucket_size_bytes is None:
+            return Buckets(None if asked.bucket_parameters is None else float(asked.bucket_parameters))
+        wide = "fp32" in (self.scenario.training.precision, self.scenario.training.gradient_dtype)
+        return Buckets(asked.bucket_size_bytes / (4.0 if wide else 2.0))
 
     @property
     def _feed(self) -> Feed | None:

@@ -149,6 +149,7 @@ class MemoryRequest:
     )
     extra_vocab_tokens: int = 0
     routing: Routing = BALANCED
+    bucket_parameters: float | None = None  # zero-2: parameters whose gradients are reduced together
     activation_store: str = "computed"  # | "fp8": format in which the activation function's input is kept
     deterministic: bool = False  # attention backward adds its partial gradients in a fixed order
 

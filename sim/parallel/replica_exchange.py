@@ -16,7 +16,10 @@ from sim.program import COLLECTIVE, Work
 
 @dataclass(frozen=True)
 class ReplicaExchange:
-    """What replicas of one ``layout`` send each other. Keys of its tasks: ``("AG"|"RS", ...)``."""
+    """What replicas of one ``layout`` send each other. Keys of its tasks: ``("AG"|"RS", ...)``.
+
+    ``collectives``: in how many parts shared parameters and experts travel, one after the other.
+    """
 
     layout: Layout
     mesh: Mesh
@@ -40,6 +43,7 @@ class ReplicaExchange:
         waits: tuple[Key, ...],
         window: str | None,
         microbatch: int = 0,
+        collectives: tuple[int, int] = (1, 1),
     ) -> None:
         builder.add(
             key,
@@ -47,7 +51,7 @@ class ReplicaExchange:
             COLLECTIVE,
             "gather",
             f"gather {key[-1]}",
-            self._collectives("all_gather", parameters, self.strategy.parameter_bytes),
+            self._collectives("all_gather", parameters, self.strategy.parameter_bytes, collectives),
             waits=waits,
             microbatch=microbatch,
             window=window,
@@ -63,6 +67,7 @@ class ReplicaExchange:
         after: Key,
         window: str | None,
         microbatch: int = 0,
+        collectives: tuple[int, int] = (1, 1),
     ) -> None:
         kind = "all_reduce" if self.layout.data_sharding == "ddp" else "reduce_scatter"
         builder.add(
@@ -72,7 +77,7 @@ class ReplicaExchange:
             "reduce",
             f"reduce {key[-1]}",
             (
-                *self._collectives(kind, parameters, self.strategy.gradient_bytes),
+                *self._collectives(kind, parameters, self.strategy.gradient_bytes, collectives),
                 *self._across_copies(parameters),
             ),
             waits=(after,),
@@ -87,12 +92,14 @@ class ReplicaExchange:
             return parameters.shared + parameters.experts
         return parameters.shared / self.group.size + parameters.experts / self.mesh.expert_dp.size
 
-    def _collectives(self, kind: str, parameters: Weights, element_bytes: float) -> tuple[Work, ...]:
-        """One collective over all replicas; routed experts are exchanged among those that hold the same."""
+    def _collectives(
+        self, kind: str, parameters: Weights, element_bytes: float, collectives: tuple[int, int]
+    ) -> tuple[Work, ...]:
+        """Over all replicas; routed experts are exchanged among those that hold the same."""
         groups = ((parameters.shared, self.group), (parameters.experts, self.mesh.expert_dp))
         return tuple(
-            Work(Collective(kind, count * element_bytes, group), "data_parallel")
-            for count, group in groups
+            Work(Collective(kind, count * element_bytes / times, group), "data_parallel", times)
+            for (count, group), times in zip(groups, collectives, strict=True)
             if count
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from sim.parallel.buckets import Bucket
 from sim.parallel.builder import Key, ProgramBuilder
 from sim.parallel.data_parallel import Milestones, compute, in_order
 from sim.parallel.layer_work import total
@@ -17,7 +18,7 @@ from sim.parallel.strategy import Strategy
 
 @dataclass(frozen=True)
 class Replicated:
-    """Gradients leave piece by piece behind the backward that completes them, or all together after it."""
+    """Gradients leave bucket by bucket behind the backward that completes them, or all together after it."""
 
     layout: Layout
     strategy: Strategy
@@ -27,6 +28,11 @@ class Replicated:
     @cached_property
     def milestones(self) -> Milestones:
         return Milestones(self.layout)
+
+    @cached_property
+    def buckets(self) -> tuple[tuple[Bucket, ...], ...]:
+        """Of each part, in the order in which its backward completes them."""
+        return tuple(self.strategy.buckets.of(part) for part in self.parts)
 
     @property
     def zero_2(self) -> bool:
@@ -45,11 +51,19 @@ class Replicated:
         if not (self.gathers_updates and self.strategy.overlap_dp):
             return
         for part in stage.parts:
-            for i, piece in enumerate(part.pieces):
-                if piece.parameters:
-                    window = f"gather/{part.index}" if i > 0 and part.has_embedding else None
-                    key: Key = ("AG", part.index, piece.name)
-                    self.exchange.gather(builder, stage.index, key, piece.parameters, (), window)
+            for bucket in reversed(self.buckets[part.index]):
+                first = part.pieces[0].name in bucket.pieces
+                window = f"gather/{part.index}" if part.has_embedding and not first else None
+                key: Key = ("AG", part.index, bucket.name)
+                self.exchange.gather(
+                    builder,
+                    stage.index,
+                    key,
+                    bucket.parameters,
+                    (),
+                    window,
+                    collectives=bucket.collectives,
+                )
 
     def run(self, builder: ProgramBuilder, part: Part, one: Pass, waits: tuple[Key, ...]) -> None:
         pieces = self._pieces(part, one)
@@ -61,34 +75,41 @@ class Replicated:
         if builder.has(freed):
             waits = (*waits, freed)
         meets = one == self.milestones.first_forward[part.index]
+        started, beside_from = False, 0 if self.strategy.buckets.parameters is None else len(pieces)
         for i, piece in enumerate(pieces):
-            gather: Key = ("AG", part.index, piece.name)
+            bucket = self._bucket_with(part, piece)
+            gather: Key = () if bucket is None else ("AG", part.index, bucket.name)
             gathered = meets and builder.has(gather)
             window = None
-            if reduces and i > 0:
+            if reduces and (started or i > beside_from):
                 window = beside
-            elif gathered and part.has_embedding and i < len(pieces) - 1:
+            elif gathered and bucket is not None and part.has_embedding and pieces[-1].name not in bucket.pieces:
                 window = f"gather/{part.index}"
             needs = (waits if i == 0 else ()) + ((gather,) if gathered else ())
             key = compute(builder, part, one, piece, i, waits=needs, window=window)
-            if reduces and reduction is not None and piece.parameters:
+            if reduces and reduction is not None and bucket is not None and piece.name == bucket.pieces[-1]:
                 hidden = None if i == len(pieces) - 1 else beside
-                name: Key = (*reduction, piece.name)
-                self.exchange.reduce(builder, part.stage, name, piece.parameters, key, hidden)
+                self._reduce(builder, part, (*reduction, bucket.name), bucket, key, hidden)
+                started = True
         if reduction and not reduces and one != self.milestones.final[part.index]:
             whole = (*reduction, "all gradients")
             parameters = total(piece.parameters for piece in pieces)
             self.exchange.reduce(builder, part.stage, whole, parameters, self.end(part, one), None)
 
     def follow(self, builder: ProgramBuilder, part: Part, one: Pass, after: Key) -> None:
-        """Gradients that are complete leave piece by piece, beside what comes next."""
+        """Gradients that are complete leave bucket by bucket, beside what comes next."""
         reduction = self._reduction(part, one)
         if reduction is None or not self.strategy.overlap_dp:
             return
-        for piece in reversed(part.pieces):
-            if piece.parameters:
-                key: Key = (*reduction, piece.name)
-                self.exchange.reduce(builder, part.stage, key, piece.parameters, after, None)
+        for bucket in self.buckets[part.index]:
+            self._reduce(builder, part, (*reduction, bucket.name), bucket, after, None)
+
+    def _reduce(
+        self, builder: ProgramBuilder, part: Part, key: Key, bucket: Bucket, after: Key, window: str | None
+    ) -> None:
+        self.exchange.reduce(
+            builder, part.stage, key, bucket.parameters, after, window, collectives=bucket.collectives
+        )
 
     def end(self, part: Part, one: Pass) -> Key:
         return (one.kind, part.index, one.microbatch, len(self._pieces(part, one)) - 1)
@@ -104,11 +125,10 @@ class Replicated:
             return ()
         if not self.strategy.overlap_dp:
             return (("RS", stage.index, "all gradients"),)
-        lasts = ([p for p in part.pieces if p.parameters][:1] for part in stage.parts)
         return tuple(
-            ("RS", part.index, piece.name)
-            for part, last in zip(stage.parts, lasts, strict=True)
-            for piece in last
+            ("RS", part.index, bucket.name)
+            for part in stage.parts
+            for bucket in self.buckets[part.index][-1:]
         )
 
     def publish(self, builder: ProgramBuilder, stage: Stage, updated: Key) -> Key:
@@ -126,6 +146,9 @@ class Replicated:
             fine |= self._reduction(part, one) is not None
             fine |= one == self.milestones.first_forward[part.index] and self.gathers_updates
         return in_order(part.pieces if fine else (part.whole,), one.kind)
+
+    def _bucket_with(self, part: Part, piece: Piece) -> Bucket | None:
+        return next((b for b in self.buckets[part.index] if piece.name in b.pieces), None)
 
     def _reduction(self, part: Part, one: Pass) -> Key | None:
         """First words of the keys of the reductions after a pass: one per step, under ZeRO-2 per micro-batch."""

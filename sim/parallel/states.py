@@ -189,6 +189,7 @@ def gathered_bytes(parameters: StageParameters, layout: Layout, request: MemoryR
 
 def reduction_bytes(parameters: StageParameters, layout: Layout, request: MemoryRequest) -> float:
     """FSDP, ZeRO-2: unsharded gradients on their way: one block's reduce-scatter input and the root unit's.
+    Under ZeRO-2 a bucket of several blocks is such a unit.
 
     A block reduces in the gradient's format; the root's gradient is in the computing format.
     """
@@ -197,6 +198,8 @@ def reduction_bytes(parameters: StageParameters, layout: Layout, request: Memory
     if request.frozen:
         return request.gradient_bytes * parameters.adapters / max(parameters.layers, 1)
     block = parameters.layer if parameters.layers else 0.0
+    if layout.data_sharding == "zero-2" and request.bucket_parameters is not None:
+        block = max(block, min(request.bucket_parameters, parameters.blocks))
     return request.gradient_bytes * block + request.element_bytes * parameters.root
 
 

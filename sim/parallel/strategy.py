@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.parallel.buckets import Buckets
 from sim.parallel.feed import Feed
+
+LAYER_BY_LAYER = Buckets()
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,8 @@ class Strategy:
     """Communication choices of a plan. ``blocking_p2p`` is a fact of the stack, the rest are the user's.
 
     ``prefetch`` is how many layers ahead FSDP gathers; ``reshard`` frees them after the forward pass
-    so that the backward pass gathers them again. ``feed`` None: samples are always there. Without an
+    so that the backward pass gathers them again. ``buckets`` are those of replicas that hold all parameters; FSDP's
+    units are its layers. ``feed`` None: samples are always there. Without an
     ``optimizer_barrier`` no stage waits for the gradients of another.
     """
 
@@ -26,3 +30,4 @@ class Strategy:
     reshard: bool = True
     feed: Feed | None = None
     optimizer_barrier: bool = True
+    buckets: Buckets = LAYER_BY_LAYER

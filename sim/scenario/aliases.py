@@ -73,6 +73,7 @@ ALIASES: tuple[Alias, ...] = (
         _TITAN,
         {"default": None, "always": True, "never": False},
     ),
+    Alias("parallelism", "ddp_bucket_size", "bucket_parameters", _MEGATRON),
     Alias("parallelism", "overlap_grad_reduce", "overlap.dp", _MEGATRON, _SWITCH),
     Alias("parallelism", "overlap_param_gather", "overlap.dp", _MEGATRON, _SWITCH),
     Alias("parallelism", "overlap_p2p_comm", "overlap.pp", _MEGATRON, _SWITCH),

@@ -18,7 +18,6 @@ FIELDS: dict[str, str] = {
     "parallelism.hsdp": "is called hsdp_replicas here: data_sharding: fsdp with copies of the sharded model",
     "parallelism.dispatch": "is called training.moe.dispatch here",
     "parallelism.balance": "is called training.moe.balance_factor here",
-    "parallelism.bucket": NOT_YET,
     "parallelism.data_parallel_size": _DERIVED,
     "parallelism.data_parallel_shard_degree": _DERIVED,
     "parallelism.data_parallel_replicate_degree": _DERIVED,

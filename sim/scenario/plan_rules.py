@@ -288,6 +288,19 @@ def fsdp_switches_have_fsdp(scenario: Scenario) -> Iterator[Finding]:
             )
 
 
+def buckets_are_filled(scenario: Scenario) -> Iterator[Finding]:
+    p = scenario.parallelism
+    fields = ("bucket", "bucket_size_bytes", "bucket_parameters")
+    asked = [name for name in fields if given(p, name) and getattr(p, name) not in (None, "layer")]
+    where = [f"parallelism.{name.removesuffix('_bytes')}" for name in asked]
+    if len(asked) > 1:
+        yield finding("gives the size of a bucket twice: keep one", *reversed(where))
+    elif asked and p.data_sharding == "fsdp":
+        yield finding("has no effect with data_sharding: fsdp: its units are layers: remove it", *where)
+    elif asked and not p.overlap.dp:
+        yield finding("has no effect with overlap.dp: false: all gradients travel at once: remove it", *where)
+
+
 def adapters_are_thinner_than_the_model(scenario: Scenario) -> Iterator[Finding]:
     lora, model = scenario.training.lora, machine.architecture(scenario)
     if lora is not None and lora.rank > model.hidden:
@@ -318,5 +331,6 @@ PLAN_RULES: tuple[Check, ...] = (
     barrier_has_a_pipeline,
     copies_divide_the_replicas,
     fsdp_switches_have_fsdp,
+    buckets_are_filled,
     adapters_are_thinner_than_the_model,
 )

@@ -479,6 +479,21 @@ class ParallelismSpec(Section):
     prefetch: Annotated[int, Whole(0, 1024)] = Field(
         default=1, description="fsdp: layers gathered ahead of use"
     )
+    bucket: Literal["layer", "megatron"] = Field(
+        default="layer",
+        description="Gradients that travel together (and updated parameters): layer: those of one layer, of the embedding, "
+        "of the head; megatron: its default, max(40, dp) million parameters on the first part of the model, all of any other",
+    )
+    bucket_size_bytes: Annotated[float, Quantity("bytes", "1 kB", "100 TB")] | None = Field(
+        default=None,
+        alias="bucket_size",
+        description="Bytes of gradients that travel together instead (PyTorch's DDP: 25 MiB); layers are collected until "
+        "they are that many or more, and a larger one fills several buckets",
+        json_schema_extra={"unit": "bytes"},
+    )
+    bucket_parameters: Annotated[int, Whole(1000, 10**15)] | None = Field(
+        default=None, description="The same in parameters"
+    )
     gather_dtype: Literal["bf16", "fp8"] = Field(
         default="bf16", description="fsdp: format in which parameters travel when they are gathered"
     )
