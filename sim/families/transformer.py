@@ -166,6 +166,7 @@ class Transformer:
             prefetch=asked.prefetch,
             context_exchange=asked.cp_method,
             routing=self.workload.routing,
+            bucket_parameters=self._buckets.parameters,
             activation_store=training.activation_store,
             deterministic=training.deterministic_attention,
         )

@@ -75,22 +75,19 @@ class Replicated:
         if builder.has(freed):
             waits = (*waits, freed)
         meets = one == self.milestones.first_forward[part.index]
-        started, beside_from = False, 0 if self.strategy.buckets.parameters is None else len(pieces)
+        first = self._first_complete(part, pieces)
         for i, piece in enumerate(pieces):
             bucket = self._bucket_with(part, piece)
             gather: Key = () if bucket is None else ("AG", part.index, bucket.name)
             gathered = meets and builder.has(gather)
-            window = None
-            if reduces and (started or i > beside_from):
-                window = beside
-            elif gathered and bucket is not None and part.has_embedding and pieces[-1].name not in bucket.pieces:
+            window = beside if reduces and i > first else None
+            if not reduces and gathered and bucket is not None and self._more_to_gather(part, bucket):
                 window = f"gather/{part.index}"
             needs = (waits if i == 0 else ()) + ((gather,) if gathered else ())
             key = compute(builder, part, one, piece, i, waits=needs, window=window)
             if reduces and reduction is not None and bucket is not None and piece.name == bucket.pieces[-1]:
                 hidden = None if i == len(pieces) - 1 else beside
                 self._reduce(builder, part, (*reduction, bucket.name), bucket, key, hidden)
-                started = True
         if reduction and not reduces and one != self.milestones.final[part.index]:
             whole = (*reduction, "all gradients")
             parameters = total(piece.parameters for piece in pieces)
@@ -146,6 +143,18 @@ class Replicated:
             fine |= self._reduction(part, one) is not None
             fine |= one == self.milestones.first_forward[part.index] and self.gathers_updates
         return in_order(part.pieces if fine else (part.whole,), one.kind)
+
+    def _first_complete(self, part: Part, pieces: tuple[Piece, ...]) -> int:
+        """Position of the piece that completes the first bucket: what comes after it runs beside reductions."""
+        buckets = self.buckets[part.index]
+        if self.strategy.buckets.parameters is None or not buckets:
+            return 0
+        last = buckets[0].pieces[-1]
+        return next((i for i, piece in enumerate(pieces) if piece.name == last), len(pieces))
+
+    def _more_to_gather(self, part: Part, bucket: Bucket) -> bool:
+        """Whether buckets arrive beside the first forward once this one has; only the first stage computes then."""
+        return part.has_embedding and part.pieces[-1].name not in bucket.pieces
 
     def _bucket_with(self, part: Part, piece: Piece) -> Bucket | None:
         return next((b for b in self.buckets[part.index] if piece.name in b.pieces), None)

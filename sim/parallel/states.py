@@ -189,6 +189,7 @@ def gathered_bytes(parameters: StageParameters, layout: Layout, request: MemoryR
 
 def reduction_bytes(parameters: StageParameters, layout: Layout, request: MemoryRequest) -> float:
     """FSDP, ZeRO-2: unsharded gradients on their way: one block's reduce-scatter input and the root unit's.
+
     Under ZeRO-2 a bucket of several blocks is such a unit.
 
     A block reduces in the gradient's format; the root's gradient is in the computing format.

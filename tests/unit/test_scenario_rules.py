@@ -609,6 +609,24 @@ CASES = [
     ),
     ("fsdp_switches_have_fsdp", ["parallelism.prefetch=2"], "parallelism.prefetch", "no effect"),
     (
+        "buckets_are_filled",
+        ["parallelism={bucket: megatron, bucket_size: 25 MiB}"],
+        "parallelism.bucket_size",
+        "twice",
+    ),
+    (
+        "buckets_are_filled",
+        ["parallelism={bucket_parameters: 40000000, data_sharding: fsdp}"],
+        "parallelism.bucket_parameters",
+        "its units are layers",
+    ),
+    (
+        "buckets_are_filled",
+        ["parallelism={bucket: megatron, overlap: {dp: false}}"],
+        "parallelism.bucket",
+        "all gradients travel at once",
+    ),
+    (
         "adapters_are_thinner_than_the_model",
         ["training.lora={rank: 5000}"],
         "training.lora.rank",
