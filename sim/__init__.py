@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 # Their types are in __init__.pyi.
 _HOMES = {
+    "ImportedScenario": "sim.interop.configs",
     "Scenario": "sim.scenario",
     "ScenarioError": "sim.scenario",
     "StepResult": "sim.results",
@@ -25,6 +26,8 @@ _HOMES = {
     "catalog_entry": "sim.catalog",
     "compare_collective": "sim.diagnosis",
     "json_schema": "sim.scenario",
+    "export_megatron": "sim.interop.configs",
+    "import_scenario": "sim.interop.configs",
     "load": "sim.scenario",
     "loads": "sim.scenario",
     "measure_machine": "sim.measure.campaign",

@@ -12,6 +12,8 @@ import sim
 from sim.cli.calibrate import calibrate
 from sim.cli.catalog import catalog
 from sim.cli.collective import collective
+from sim.cli.export_config import export_config
+from sim.cli.import_config import import_config
 from sim.cli.measure import measure
 from sim.cli.output import BAD_INPUT, refuse
 from sim.cli.run import run
@@ -48,6 +50,8 @@ _COMMANDS = (
 )
 for _command in _COMMANDS:
     app.command()(_command)
+app.command("import")(import_config)
+app.command("export")(export_config)
 
 
 def main() -> None:

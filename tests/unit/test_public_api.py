@@ -38,7 +38,7 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_public_ones() -> None:
-    with pytest.raises(AttributeError, match="public: Scenario, ScenarioError"):
+    with pytest.raises(AttributeError, match="public: ImportedScenario, Scenario, ScenarioError"):
         _ = sim.simulated  # type: ignore[attr-defined]
 
 
