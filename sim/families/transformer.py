@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 from hwmodels.cluster import Cluster
 from sim.axes import AXES
@@ -58,7 +59,7 @@ class Transformer:
         asked, training = self.scenario.parallelism, self.scenario.training
         place = placement(asked.schedule, asked.pp, asked.virtual_stages)
         parts = part_layers(self.model.layers, place.depth, asked.layout) * place.copies
-        recomputed = self._recomputed(parts)
+        recomputed = self._recomputed(parts[: place.depth]) * place.copies
         return Layout(
             tp=asked.tp,
             cp=asked.cp,
@@ -73,6 +74,7 @@ class Transformer:
             recompute=self._recompute(place.by_stage(recomputed)),
             part_layers=parts,
             part_recomputed=recomputed,
+            recomputed_ids=self._recomputed_ids,
             cp_method=asked.cp_method,
             ep=asked.ep,
             hsdp_replicas=asked.hsdp_replicas,
@@ -234,7 +236,17 @@ class Transformer:
         asked = self.scenario.training.recompute
         if asked.kind == "none":
             return tuple(0 for _ in parts)
+        if isinstance(asked.layers, tuple):
+            starts = [0, *accumulate(parts)]
+            return tuple(
+                sum(first <= layer < last for layer in asked.layers) for first, last in pairwise(starts)
+            )
         return tuple(n if asked.layers is None else min(n, asked.layers) for n in parts)
+
+    @property
+    def _recomputed_ids(self) -> frozenset[int] | None:
+        asked = self.scenario.training.recompute.layers
+        return frozenset(asked) if isinstance(asked, tuple) else None
 
     def _recompute(self, by_stage: tuple[int, ...]) -> Recompute:
         kind = self.scenario.training.recompute.kind

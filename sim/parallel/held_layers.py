@@ -21,12 +21,13 @@ def held_layers(architecture: Architecture, layout: Layout, stage: int) -> tuple
     held: list[HeldLayer] = []
     for part in layout.placement.on_stage(stage):
         first = layout.first_layer(part)
-        again = layout.recomputed_of_part(part) if layout.recompute.kind != "none" else 0
         held += [
-            HeldLayer(architecture.kind(first + place).routed, place < again)
-            for place in range(layout.layers_of_part(part))
+            HeldLayer(architecture.kind(layer).routed, layout.recomputes(part, layer))
+            for layer in range(first, first + layout.layers_of_part(part))
         ]
     if layout.has_head(stage):
-        further = HeldLayer(architecture.kind(architecture.layers - 1).routed)
-        held += [further] * architecture.mtp_layers
+        ids = layout.recomputed_ids or ()
+        further = range(architecture.layers, architecture.layers + architecture.mtp_layers)
+        routed = architecture.kind(architecture.layers - 1).routed
+        held += [HeldLayer(routed, layer in ids) for layer in further]
     return tuple(held)

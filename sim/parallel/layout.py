@@ -46,7 +46,8 @@ class Layout:
     order: tuple[str, ...] = AXES  # axes over the ranks, neighbours first
     gradient_sync: str = "every"  # zero-2, fsdp: micro-batches that reduce their gradients, "every" | "last"
     part_layers: tuple[int, ...] = ()  # of each part in model order, copies too; empty: one part per stage
-    part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed, from its first
+    part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed
+    recomputed_ids: frozenset[int] | None = None  # which ones; None: from the first of each part
 
     @property
     def gpus(self) -> int:
@@ -109,8 +110,13 @@ class Layout:
     def layers_of_part(self, part: int) -> int:
         return (self.part_layers or self.stage_layers)[part]
 
-    def recomputed_of_part(self, part: int) -> int:
-        return (self.part_recomputed or self.recompute.layers)[part]
+    def recomputes(self, part: int, layer: int) -> bool:
+        """Whether ``layer`` (global id) of ``part`` runs again before its backward."""
+        if self.recomputed_ids is not None:
+            return layer in self.recomputed_ids
+        if self.recompute.kind == "none":
+            return False
+        return layer - self.first_layer(part) < (self.part_recomputed or self.recompute.layers)[part]
 
     @property
     def head_stage(self) -> int:

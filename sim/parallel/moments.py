@@ -146,10 +146,16 @@ def layer_backward(context: StageContext) -> Iterator[Moment]:
     if plain:
         yield from _inside_layer(context, plain[-1], "", context.saved_bytes, 0.0)
     if again:
-        freed = sum(plain.count(h) * context.layers[h.routed].whole for h in dict.fromkeys(plain))
+        done = _after_last_recomputed(context.held)
+        freed = sum(done.count(h) * context.layers[h.routed].whole for h in dict.fromkeys(done))
         layer = context.layers[again[-1].routed]
         working_set = layer.whole - layer.recomputed
         yield from _inside_layer(context, again[-1], "recomputed ", context.saved_bytes - freed, working_set)
+
+
+def _after_last_recomputed(held: tuple[HeldLayer, ...]) -> tuple[HeldLayer, ...]:
+    backwards = [layer.recomputed for layer in reversed(held)]
+    return held[len(held) - backwards.index(True) :]
 
 
 def _inside_layer(

@@ -71,10 +71,10 @@ class Part:
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """Embedding, layers, head: the finest cut."""
-        shard, recomputed = self.shard, self.shard.layout.recomputed_of_part(self.index)
+        shard, layout = self.shard, self.shard.layout
         pieces = [self._embedding] if self.has_embedding else []
         for layer in range(self.first, self.last):
-            again = layer - self.first < recomputed
+            again = layout.recomputes(self.index, layer)
             pieces.append(self._piece(f"layer {layer}", (layer, layer + 1), shard.layer(layer), again))
         if self.has_head:
             pieces.append(self._head)
@@ -103,11 +103,19 @@ class Part:
             "head",
             (self.last, self.last),
             work.forward,
-            work.backward,
+            (*self._further_again, *work.backward),
             (),
             work.parameters,
             work.gathered,
         )
+
+    @property
+    def _further_again(self) -> tuple[Work, ...]:
+        """Recomputation of the layers that predict further tokens; their ids follow those of the model."""
+        layers = self.shard.workload.architecture.layers
+        again = sum(layer >= layers for layer in self.shard.layout.recomputed_ids or ())
+        works = self.shard.layer(layers - 1).recompute if again else ()
+        return tuple(Work(work.op, work.cause, work.count * again) for work in works)
 
     def _piece(self, name: str, layers: tuple[int, int], work: LayerWork, again: bool) -> Piece:
         backward = work.backward_input if self.split else work.backward

@@ -96,6 +96,7 @@ RECOMPUTE_NAMES = (
     "recompute_granularity",
     "recompute_method",
     "recompute_num_layers",
+    "recompute_layer_ids",
     "activation_checkpoint",
 )
 """Names in ``training`` that together say what our ``recompute`` says."""
@@ -245,6 +246,13 @@ def _megatron_recompute(given: dict[str, Entry]) -> Node:
     if method not in (None, "block", "uniform"):
         raise _Refused("recompute_method", f"{_words(given['recompute_method'].value)}: block or uniform")
     at = next(iter(given.values())).value.position
+    ids = given.get("recompute_layer_ids")
+    if ids is not None and values["recompute_layer_ids"] is not None:
+        if granularity != "full" or values.get("recompute_num_layers"):
+            raise _Refused(
+                "recompute_layer_ids", "needs recompute_granularity: full, and no recompute_num_layers"
+            )
+        return Block({"layers": replace(ids, key="layers")}, ids.value.position)
     if layers is None or values["recompute_num_layers"] is None:
         return Scalar(str(granularity or "none"), at)
     if granularity != "full":

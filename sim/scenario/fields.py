@@ -159,6 +159,36 @@ class Text:
 
 
 @dataclass(frozen=True)
+class LayerChoice:
+    """A number of layers, or a list with the ids of layers, each once."""
+
+    number: Whole
+    ids: Whole
+
+    def check(self, value: object) -> int | tuple[int, ...]:
+        if not isinstance(value, (list, tuple)):
+            return self.number.check(value)
+        if not value:
+            raise wrong("a number of layers, or a list of their ids")
+        found = tuple(sorted(self.ids.check(layer) for layer in value))
+        if len(set(found)) != len(found):
+            raise worded("names each layer once")
+        return found
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        number, layer = (
+            {"type": "integer", "minimum": bound.low, "maximum": bound.high}
+            for bound in (self.number, self.ids)
+        )
+        return {"anyOf": [number, {"type": "array", "items": layer, "minItems": 1, "uniqueItems": True}]}
+
+
+@dataclass(frozen=True)
 class StageLayers:
     """``auto``, or a list of layers per pipeline stage."""
 

@@ -97,6 +97,11 @@ def _take_aliases(definitions: dict[str, Any]) -> None:
     training["recompute_granularity"] = {"enum": ["full", "selective", None], "description": origin}
     training["recompute_method"] = {"enum": ["block", "uniform", None], "description": origin}
     training["recompute_num_layers"] = {"type": ["integer", "null"], "minimum": 0, "description": origin}
+    ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
+    training["recompute_layer_ids"] = {
+        "anyOf": [ids, {"type": "null"}],
+        "description": "means recompute (Primus)",
+    }
     training["activation_checkpoint"] = {
         "type": "object",
         "additionalProperties": False,

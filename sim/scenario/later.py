@@ -13,7 +13,7 @@ FIELDS: dict[str, str] = {
     "variability": NOT_YET,
     "cluster.pools": f"{NOT_YET}: one node type per scenario",
     "training.attention_backward": NOT_YET,
-    "training.recompute.ids": f"{NOT_YET}: give a number of layers",
+    "training.recompute.ids": "is called layers here: {layers: [0, 1, 5]}",
     "parallelism.dp": _DERIVED,
     "parallelism.hsdp": "is called hsdp_replicas here: data_sharding: fsdp with copies of the sharded model",
     "parallelism.dispatch": "is called training.moe.dispatch here",

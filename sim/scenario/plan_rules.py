@@ -145,7 +145,15 @@ def recompute_has_layers(scenario: Scenario) -> Iterator[Finding]:
     wanted, p = scenario.training.recompute.layers, scenario.parallelism
     if wanted is None:
         return
-    layers = machine.architecture(scenario).layers
+    model = machine.architecture(scenario)
+    layers = model.layers
+    if isinstance(wanted, tuple):
+        last = layers + model.mtp_layers - 1
+        if wanted[-1] > last:
+            yield finding(
+                f"{wanted[-1]}: layers of {model.name} are 0 to {last}", "training.recompute.layers"
+            )
+        return
     largest = ceil(layers / scenario.parts) if isinstance(p.layout, str) else max(p.layout)
     if wanted > largest:
         where = (

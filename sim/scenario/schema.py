@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sim.axes import AXES, whole_order
-from sim.scenario.fields import AxisOrder, Number, Quantity, StageLayers, Text, Whole, worded, wrong
+from sim.scenario.fields import (
+    AxisOrder,
+    LayerChoice,
+    Number,
+    Quantity,
+    StageLayers,
+    Text,
+    Whole,
+    worded,
+    wrong,
+)
 from sim.scenario.inline_model import ModelChoice
 from sim.workload.architecture import Architecture
 
@@ -228,17 +238,18 @@ class ClusterSpec(Section):
 
 class RecomputeSpec(Section):
     """What is computed again in the backward pass: ``none``, ``selective``, ``operator``, ``full`` or
-    ``{layers: 21}``."""
+    ``{layers: 21}``, or ``{layers: [0, 1, 5]}``."""
 
     kind: Literal["none", "selective", "operator", "full"] = Field(
         default="none",
         description="selective: the attention core only; operator: every second matrix product and all "
         "element-wise kernels (TorchTitan's selective mode)",
     )
-    layers: Annotated[int, Whole(1, 10_000)] | None = Field(
+    layers: Annotated[int | tuple[int, ...], LayerChoice(Whole(1, 10_000), Whole(0, 9_999))] | None = Field(
         default=None,
         description="Fully recomputed layers per pipeline stage, virtual stages each (of the model without a pipeline); "
-        "default: all",
+        "or a list of ids in model order from 0, those that predict further tokens after the others; default: all "
+        "others",
     )
 
     @model_validator(mode="before")
@@ -255,7 +266,7 @@ class RecomputeSpec(Section):
     @model_validator(mode="after")
     def _layers_of_full(self) -> RecomputeSpec:
         if self.layers is not None and self.kind != "full":
-            raise worded("layers belongs to full recompute: write {layers: N}")
+            raise worded("layers belongs to full recompute: write {layers: N} or {layers: [0, 1, 5]}")
         return self
 
 

@@ -89,13 +89,14 @@ def test_megatron_spreads_sharding_over_two_switches(switches: str, sharding: st
         ("recompute_granularity: null", "none", None),
         ("recompute_granularity: full", "full", None),
         ("recompute_granularity: full, recompute_num_layers: 5", "full", 5),
+        ("recompute_granularity: full, recompute_layer_ids: [5, 0, 1]", "full", (0, 1, 5)),
         ("recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1", "full", None),
         ("recompute_granularity: full, recompute_method: block, recompute_num_layers: 0", "none", None),
         ("activation_checkpoint: {mode: none}", "none", None),
         ("activation_checkpoint: {mode: selective}", "operator", None),  # by operator there
     ],
 )
-def test_recompute_of_other_tools(settings: str, kind: str, layers: int | None) -> None:
+def test_recompute_of_other_tools(settings: str, kind: str, layers: int | tuple[int, ...] | None) -> None:
     recompute = scenario(f", {settings}", "").training.recompute
     assert (recompute.kind, recompute.layers) == (kind, layers)
 

@@ -78,9 +78,10 @@ def test_stated_defaults() -> None:
         ("selective", "selective", None),
         ("full", "full", None),
         ("{layers: 21}", "full", 21),
+        ("{layers: [31, 0, 5]}", "full", (0, 5, 31)),
     ],
 )
-def test_recompute_in_its_four_forms(written: str, kind: str, layers: int | None) -> None:
+def test_recompute_in_its_forms(written: str, kind: str, layers: int | tuple[int, ...] | None) -> None:
     recompute = loads(TEXT, [f"training.recompute={written}"]).training.recompute
     assert (recompute.kind, recompute.layers) == (kind, layers)
 
@@ -207,7 +208,8 @@ def test_null_takes_an_inherited_field_back_to_its_default() -> None:
         ("extends=other.yaml", "--set extends=other.yaml: extends belongs in the file"),
         ("name.x=1", "--set name.x=1: name: a mapping: text is due here"),
         ("a.b.c.d.e.f.g.h.i=1", "no field lies that deep"),
-        ("training.recompute={layers: [1]}", "training.recompute.layers: [1]: a whole number"),
+        ("training.recompute={layers: [1.5]}", "training.recompute.layers: [1.5]: a whole number"),
+        ("training.recompute={layers: [2, 2]}", "training.recompute.layers: names each layer once"),
     ],
 )
 def test_a_faulty_override_is_located_at_itself(override: str, words: str) -> None:

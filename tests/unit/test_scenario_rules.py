@@ -507,6 +507,12 @@ CASES = [
     ),
     (
         "recompute_has_layers",
+        ["training.recompute={layers: [0, 32]}"],
+        "training.recompute.layers",
+        "32: layers of llama-3.1-8b are 0 to 31",
+    ),
+    (
+        "recompute_has_layers",
         ["parallelism={pp: 4, schedule: v-half}", "training.recompute={layers: 5}"],
         "training.recompute.layers",
         "more than the 4 layers of the largest stage",
