@@ -33,6 +33,11 @@ def residuals_file() -> Path:
     return _data_dir("validation") / "residuals.csv"
 
 
+def cases_file() -> Path:
+    """The reported cases that ``sim explain`` learns from. Raises ``FileNotFoundError`` when the installation lacks its folder."""
+    return _data_dir("validation") / "cases.yaml"
+
+
 def _data_dir(name: str) -> Path:
     checkout = _PACKAGE.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():

@@ -14,6 +14,7 @@ from sim.cli.catalog import catalog
 from sim.cli.collective import collective
 from sim.cli.export_config import export_config
 from sim.cli.import_config import import_config
+from sim.cli.explain import explain
 from sim.cli.measure import measure
 from sim.cli.output import BAD_INPUT, refuse
 from sim.cli.run import run
@@ -41,6 +42,7 @@ def root(
 
 _COMMANDS = (
     run,
+    explain,
     validate,
     catalog,
     collective,

@@ -4,5 +4,16 @@ from __future__ import annotations
 
 from sim.diagnosis.cause import Cause
 from sim.diagnosis.comparison import ComparedRow, Comparison, compare_collective
+from sim.diagnosis.errors import ExplainError
+from sim.diagnosis.explanation import Candidate, Explanation, explain
 
-__all__ = ["Cause", "ComparedRow", "Comparison", "compare_collective"]
+__all__ = [
+    "Candidate",
+    "Cause",
+    "ComparedRow",
+    "Comparison",
+    "ExplainError",
+    "Explanation",
+    "compare_collective",
+    "explain",
+]
