@@ -5,10 +5,10 @@ from sim.collective import predict_collective as predict_collective
 from sim.diagnosis import compare_collective as compare_collective
 from sim.diagnosis import explain as explain
 from sim.interop import read_log as read_log
+from sim.interop import read_training_log as read_training_log
 from sim.interop.configs import ImportedScenario as ImportedScenario
 from sim.interop.configs import export_megatron as export_megatron
 from sim.interop.configs import import_scenario as import_scenario
-from sim.interop import read_training_log as read_training_log
 from sim.ledger import measured_run as measured_run
 from sim.ledger import validate as validate
 from sim.ledger import validate_micro as validate_micro

@@ -12,9 +12,9 @@ import sim
 from sim.cli.calibrate import calibrate
 from sim.cli.catalog import catalog
 from sim.cli.collective import collective
+from sim.cli.explain import explain
 from sim.cli.export_config import export_config
 from sim.cli.import_config import import_config
-from sim.cli.explain import explain
 from sim.cli.measure import measure
 from sim.cli.output import BAD_INPUT, refuse
 from sim.cli.run import run
