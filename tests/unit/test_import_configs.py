@@ -200,9 +200,10 @@ def test_the_text_model_of_several_kinds_of_input(tmp_path: Path) -> None:
     [
         ("--bf16 -> --bf16 --optimizer muon", "", "optimizer: 'muon': not modelled yet"),
         ("--lr 6.0e-5 -> --moe-layer-recompute", "", "--ignore moe_layer_recompute"),
-        ("TP=8 -> TP=$(nproc)", "", "'$(nproc)' is not evaluated here"),
+        ("TP=8 -> TP=$(nproc)", "", "'$TP' is not evaluated here: give --env TP=VALUE"),
+        ("--hidden-size 12288 -> --hidden-size $(nproc)", "", "'$(nproc)' is not evaluated here"),
         ("TP=8 -> TP=$((4+4))", "", "is not evaluated here"),
-        ("TP=8 -> TP=$DEGREE", "", "give --env DEGREE=VALUE"),
+        ("TP=8 -> TP=$DEGREE", "", "give --env TP=VALUE"),
         ("TP=8 -> TP=eight", "", "tensor-model-parallel-size: 'eight': a whole number"),
         ("TP=8 -> TP=5", "", "5 must divide heads (96)"),
         ("--num-layers 96 -> --num-layers 96 --spec a.b c", "", "Python code"),
@@ -227,6 +228,65 @@ def test_flags_inside_a_condition_are_pointed_out(tmp_path: Path) -> None:
     found = imported("megatron", path)
     assert found.scenario.training.precision == "fp8"
     assert any("--fp8-format: inside a condition" in warning for warning in found.warnings)
+
+
+BRANCHES = """
+SIZE="${SIZE:-70}"
+FP8=${FP8:-0}
+TOKENIZER=${3:-"MOCK"}
+if [[ $SIZE -eq 8 ]]; then
+    HIDDEN=4096
+elif [[ $SIZE -eq 70 ]]; then
+    HIDDEN=8192
+else
+    HIDDEN=1
+fi
+ARGS="--num-layers 8 --hidden-size $HIDDEN --num-attention-heads 32 --seq-length 1024"
+ARGS="$ARGS --micro-batch-size 1 --global-batch-size 64 --bf16"
+if [ "$FP8" -eq 1 ] && [ "$SIZE" -gt 1 ]; then
+    ARGS="$ARGS --fp8-format=hybrid"
+fi
+DATA=()
+if [[ "$TOKENIZER" == "MOCK" ]] || [[ -z "$OTHER" ]]; then
+    DATA+=("--tokenizer-type NullTokenizer" "--vocab-size 999")
+else
+    DATA+=("--vocab-size 7")
+fi
+eval torchrun --nnodes 1 --nproc_per_node $(nproc) "$SCRIPT" $ARGS "${DATA[@]}"
+"""
+
+
+def test_of_known_conditions_the_branch_that_is_taken_counts(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(BRANCHES)
+    found = imported("megatron", path, nodes=None)
+    model = architecture(found.scenario)
+    assert (model.hidden, model.vocab) == (8192, 1000)
+    assert found.scenario.training.precision == "bf16"
+    assert not any("condition" in warning for warning in found.warnings)
+    other = imported("megatron", path, nodes=None, environment={"SIZE": "8", "FP8": "1"})
+    assert architecture(other.scenario).hidden == 4096
+    assert other.scenario.training.precision == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("words", "truth"),
+    [
+        ("[ 3 -gt 1 ]", True),
+        ("[[ a == b ]]", False),
+        ("[ a != b ]", True),
+        ("[ -z  ]", None),
+        ("[[ x -eq 1 ]]", None),
+        ("[[ a == a* ]]", None),
+        ("[ -f file ]", None),
+        ("test a = a", None),
+        ("[ 1 -eq 1 ]]", None),
+    ],
+)
+def test_comparisons_of_words(words: str, truth: bool | None) -> None:
+    from sim.interop.configs.shell_branches import comparison
+
+    assert comparison([*words.split(" ")] if "-z  " not in words else ["[", "-z", None, "]"]) is truth
 
 
 def test_an_ignored_setting_is_warned_of(tmp_path: Path) -> None:

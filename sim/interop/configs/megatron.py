@@ -15,7 +15,7 @@ from sim.interop.configs.megatron_parallelism import put_megatron_parallelism
 from sim.interop.configs.megatron_training import put_megatron_routing, put_megatron_training
 from sim.interop.configs.remarks import put_remarks
 from sim.interop.configs.request import Request
-from sim.interop.configs.settings import Setting, Settings
+from sim.interop.configs.settings import Setting, Settings, Unevaluated
 from sim.interop.configs.shell_script import script_arguments
 from sim.interop.configs.text_file import read_text
 from sim.interop.lines import Line, read_lines
@@ -71,7 +71,8 @@ def draft_of(settings: Settings, request: Request, hint: str) -> Draft:
 def _machine(s: Settings, draft: Draft) -> None:
     """What torchrun or the world size say of the number of GPUs."""
     for name, field in (("nnodes", "nodes"), ("nproc_per_node", "gpus_per_node"), ("world_size", "gpus")):
-        found = s.whole(name, 1) if name in s.given else None
+        told = name in s.given and not isinstance(s.given[name].value, Unevaluated)
+        found = s.whole(name, 1) if told else None
         if found is not None:
             draft.machine[field] = (found, s.at(name))
     if (padding := s.whole("make_vocab_size_divisible_by", 1)) not in (None, 128):
