@@ -31,4 +31,5 @@ class Gpu:
     power_cap_W: float
     hbm_bytes: float
     hbm_bandwidth_Bps: float
+    host_link_Bps: float = 0.0  # usable, per direction, to host memory; 0: not known
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

@@ -47,4 +47,5 @@ class StackProfile:
     # values padded to 192 and both padded to 256.
     uneven_width_share: float = 0.75
     attention_tile_rows: float = 0.0  # queries that a compute unit takes at a time, forward; 0: not known
+    host_launch_s: float = 0.0  # host time per dependent kernel: a floor of compute; 0: the host keeps ahead
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

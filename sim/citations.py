@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hwmodels.cluster import Cluster
 from hwmodels.figure import Figure
 from sim.families import Family
+from sim.program import FROM_HOST, TO_HOST
 from sim.results import Source
 
 ASSUMED = "assumed"
@@ -33,7 +34,7 @@ def assumed_figures(cluster: Cluster, family: Family) -> tuple[str, ...]:
 
 def _used(cluster: Cluster, family: Family) -> Iterator[tuple[str, str, Figure]]:
     node, gpu, nic, stack = cluster.node, cluster.gpu, cluster.node.nic, cluster.stack
-    groups = [(f"gpu {gpu.name}", gpu.figures, _gpu_figures(family.formats))]
+    groups = [(f"gpu {gpu.name}", gpu.figures, _gpu_figures(family))]
     if cluster.gpus > 1:
         groups.append((f"node {node.name}", node.figures, ("scale_up.usable_bandwidth", "scale_up.latency")))
     if cluster.gpus > cluster.domain_gpus:
@@ -45,9 +46,11 @@ def _used(cluster: Cluster, family: Family) -> Iterator[tuple[str, str, Figure]]
                 yield entry, name, figures[name]
 
 
-def _gpu_figures(formats: tuple[str, ...]) -> tuple[str, ...]:
-    rates = [f"{kind}.{f}" for f in formats for kind in ("achievable_flops", "peak_flops")]
-    return (*rates, "power_cap", "compute_units", "hbm", "hbm_bandwidth")
+def _gpu_figures(family: Family) -> tuple[str, ...]:
+    rates = [f"{kind}.{f}" for f in family.formats for kind in ("achievable_flops", "peak_flops")]
+    copies = any({TO_HOST, FROM_HOST} & set(streams) for streams in family.program.order)
+    names = ("power_cap", "compute_units", "hbm", "hbm_bandwidth")
+    return (*rates, *names, *(("host_link",) if copies else ()))
 
 
 def _stack_figures(cluster: Cluster, family: Family) -> tuple[str, ...]:
@@ -57,7 +60,7 @@ def _stack_figures(cluster: Cluster, family: Family) -> tuple[str, ...]:
         names += ["overlap_slowdown", "scale_up_efficiency"]
     if cluster.gpus > cluster.domain_gpus:
         names += ["scale_out_efficiency", "p2p_efficiency"]
-    return (*names, "fixed_step")
+    return (*names, "host_launch", "fixed_step")
 
 
 def _source(entry: str, name: str, figure: Figure) -> Source:

@@ -169,6 +169,18 @@ class Host:
 
 
 @dataclass(frozen=True)
+class HostCopy:
+    """``bytes`` between HBM and host memory, one way; or moved in host memory at ``host_Bps`` where that is given."""
+
+    bytes: float
+    host_Bps: float = 0.0
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
 class LoadBatch:
     """One rank's samples of one step, from storage into HBM. Rates are the user's: no catalog knows them.
 
@@ -294,4 +306,4 @@ class TokenExchange:
 Kernel = Gemm | GroupedGemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches
 """What the compute units run, or the gaps between."""
 
-Op = Kernel | LoadBatch | Host | Collective | Shift | TokenExchange
+Op = Kernel | HostCopy | LoadBatch | Host | Collective | Shift | TokenExchange

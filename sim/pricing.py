@@ -16,6 +16,7 @@ from sim.ops import (
     Gemm,
     GroupedGemm,
     Host,
+    HostCopy,
     Kernel,
     Launches,
     LoadBatch,
@@ -98,8 +99,17 @@ class _Pricer:
             seconds["tensor_parallel"] += left * (beside / together)
             if routed:
                 seconds["expert_parallel"] += left * (routed / together)
+        self._launch(works, seconds)
         parts = tuple(Part(c, s, flops[c], sent[c]) for c, s in seconds.items())
         return Price(sum(p.seconds for p in parts), parts)
+
+    def _launch(self, works: tuple[Work, ...], seconds: dict[str, float]) -> None:
+        """The device cannot be done before the host has launched all that it runs."""
+        each = self._cluster.stack.host_launch_s
+        if not each:
+            return
+        kernels = sum(work.count * work.op.kernels for work in works if isinstance(work.op, Launches))
+        seconds["host"] += max(0.0, kernels * each - sum(seconds.values()))
 
     def op(self, op: Op) -> float:
         known = self._ops.get(op)
@@ -118,6 +128,8 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
             return alone / op.share
         case Shift():
             return _showing_s(op, cluster)
+        case HostCopy(moved, rate):
+            return moved / (rate or cluster.gpu.host_link_Bps)
         case LoadBatch():
             return op.seconds
         case Host():

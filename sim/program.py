@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sim.ops import Op
 
 COMPUTE, COLLECTIVE, SEND, INPUT = "compute", "collective", "send", "input"  # streams of a role
+TO_HOST, FROM_HOST = "to host", "from host"  # copy engines, one per direction
 
 
 @dataclass(frozen=True)

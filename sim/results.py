@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,21 +38,47 @@ class Record(NamedTuple):
     flops: float
 
 
-class RecordTable(Sequence[Record]):
+class MemoryRecord(NamedTuple):
+    """What one rank of a stage has allocated in one stretch of time, at most: a row of memory over time.
+
+    ``rank`` is the first of the stage, all are alike; times count from the start of the step. ``moment`` says
+    what stands out in it. ``lasting_bytes`` are states and buffers that stay; they, ``activations_bytes``,
+    ``gathered_bytes`` (parameters), ``reduction_bytes`` (gradients on their way) and ``transient_bytes`` sum to
+    ``allocated_bytes``.
+    """
+
+    stage: int
+    rank: int
+    start_s: float
+    end_s: float
+    task: str
+    moment: str
+    allocated_bytes: float
+    lasting_bytes: float
+    activations_bytes: float
+    gathered_bytes: float
+    reduction_bytes: float
+    transient_bytes: float
+
+
+Row = TypeVar("Row", bound=NamedTuple)
+
+
+class RecordTable(Sequence[Row]):
     """Records that are made when somebody first looks: most questions need none, and there may be millions."""
 
-    def __init__(self, make: Callable[[], tuple[Record, ...]]) -> None:
+    def __init__(self, make: Callable[[], tuple[Row, ...]]) -> None:
         self._make = make
 
     @cached_property
-    def _rows(self) -> tuple[Record, ...]:
+    def _rows(self) -> tuple[Row, ...]:
         return self._make()
 
     @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __getitem__(self, index: int) -> Row: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
-    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
         return self._rows[index]
 
     def __len__(self) -> int:
@@ -64,7 +90,7 @@ class RecordTable(Sequence[Record]):
     def __hash__(self) -> int:
         return hash(self._rows)
 
-    def __reduce__(self) -> tuple[type[tuple[Record, ...]], tuple[tuple[Record, ...]]]:
+    def __reduce__(self) -> tuple[type[tuple[Row, ...]], tuple[tuple[Row, ...]]]:
         """Travels to other processes as the rows themselves."""
         return tuple, (self._rows,)
 
@@ -174,6 +200,7 @@ class StepResult:
     memory: tuple[StageMemory, ...]
     bottleneck: str
     records: Sequence[Record] = field(default=(), repr=False)
+    memory_records: Sequence[MemoryRecord] = field(default=(), repr=False)
     sources: tuple[Source, ...] = field(default=(), repr=False)
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -207,9 +234,20 @@ class StepResult:
         """False only when some rank surely does not fit."""
         return self.worst_memory.verdict != "does not fit"
 
+    def memory_over_time(self, stage: int | None = None) -> tuple[MemoryRecord, ...]:
+        """Allocated bytes of every stage (or one) from the start of the step to its end, without gaps."""
+        return tuple(row for row in self.memory_records if stage in (None, row.stage))
+
+    def memory_peak(self, stage: int) -> MemoryRecord | None:
+        """The first stretch of time in which ``stage`` holds the most; None where no time was recorded."""
+        rows = self.memory_over_time(stage)
+        return max(rows, key=lambda row: row.allocated_bytes) if rows else None
+
     def to_dict(self) -> dict[str, Any]:
         """The documented keys of ``sim run --json``: JSON types only, records left out."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "records"}
+        plain = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("records", "memory_records")
+        }
         return plain | {
             "layout": dict(self.layout),
             "breakdown_s": dict(self.breakdown_s),

@@ -139,6 +139,7 @@ class Step:
             records=RecordTable(
                 partial(attribution.records, self.timeline, self.prices, family.ranks_per_role)
             ),
+            memory_records=RecordTable(partial(family.memory_over_time, self.timeline)),
             sources=cited_sources(cluster, family),
             assumed=assumed_figures(cluster, family),
             warnings=self._warnings(),

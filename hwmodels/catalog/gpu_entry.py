@@ -30,6 +30,7 @@ def build_gpu(record: Record) -> Gpu:
         power_cap_W=record.quantity("power_cap", "power"),
         hbm_bytes=record.quantity("hbm", "bytes"),
         hbm_bandwidth_Bps=record.quantity("hbm_bandwidth", "bandwidth"),
+        host_link_Bps=record.quantity("host_link", "bandwidth") if "host_link" in record else 0.0,
         figures=record.figures,
     )
     record.facts()

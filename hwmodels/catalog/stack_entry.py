@@ -28,7 +28,7 @@ def build_stack(record: Record) -> StackProfile:
         "tuned": record.flag("tuned"),
     }
     for field in fields(StackProfile):
-        optional = field.default is not MISSING and field.name not in record
+        optional = field.default is not MISSING and field.name.removesuffix("_s") not in record
         if field.name not in values and field.name != "figures" and not optional:
             values[field.name] = _read(record, field.name, str(field.type))
     record.facts()

@@ -22,7 +22,10 @@ def run(
         typer.Option(metavar="FILE", help="Write a Kineto trace (.json or .json.gz) for Perfetto."),
     ] = None,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Print the memory of every stage instead.")
+        bool,
+        typer.Option(
+            "--memory", help="Print the memory of every stage instead; with --json: add it over time."
+        ),
     ] = False,
 ) -> None:
     """Predict one training step: time by cause, MFU, memory, bottleneck, sources."""
@@ -36,7 +39,8 @@ def run(
             f"trace of {slices:,} slices written to {trace}; open it in https://ui.perfetto.dev", err=True
         )
     if as_json:
-        print_json(result.to_dict())
+        rows = [row._asdict() for row in result.memory_over_time()] if memory else []
+        print_json(result.to_dict() | ({"memory_over_time": rows} if memory else {}))
     elif memory:
         from sim.report.terminal.memory_page import memory_page
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sim.engine.timeline import Timeline
 from sim.program import Program
-from sim.results import StageMemory
+from sim.results import MemoryRecord, StageMemory
 
 
 class Model(Protocol):
@@ -51,6 +52,10 @@ class Family(Protocol):
     @property
     def memory(self) -> tuple[StageMemory, ...]:
         """Memory of each role's fullest rank."""
+        ...
+
+    def memory_over_time(self, timeline: Timeline) -> tuple[MemoryRecord, ...]:
+        """What each role's fullest rank has allocated through the step."""
         ...
 
     @property

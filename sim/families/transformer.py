@@ -8,16 +8,21 @@ from itertools import accumulate, pairwise
 
 from hwmodels.cluster import Cluster
 from sim.axes import AXES
+from sim.engine.timeline import Timeline
+from sim.families.memory_series import memory_records
+from sim.parallel.activations import layer_activations
 from sim.parallel.buckets import Buckets
 from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
-from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage
+from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage, stage_contexts
 from sim.parallel.mesh import Mesh
+from sim.parallel.moments import StageContext
+from sim.parallel.offload import ActivationOffload, OptimizerOffload
 from sim.parallel.plan import build_program
 from sim.parallel.schedule import placement
 from sim.parallel.strategy import Strategy
 from sim.program import Program
-from sim.results import StageMemory
+from sim.results import MemoryRecord, StageMemory
 from sim.scenario import Scenario, machine
 from sim.workload.architecture import Architecture
 from sim.workload.routing import Routing
@@ -78,6 +83,7 @@ class Transformer:
             cp_method=asked.cp_method,
             ep=asked.ep,
             hsdp_replicas=asked.hsdp_replicas,
+            offloaded=training.offload.activation_layers,
             gradient_sync=asked.gradient_sync,
             etp=asked.etp,
             order=self.scenario.axis_order,
@@ -102,6 +108,35 @@ class Transformer:
             feed=self._feed,
             optimizer_barrier=asked.optimizer_barrier,
             buckets=self._buckets,
+            offload=self._activation_offload,
+            optimizer_offload=self._optimizer_offload,
+        )
+
+    @property
+    def _activation_offload(self) -> ActivationOffload | None:
+        """Copies of what layers keep, as the memory model counts it."""
+        layers = self.scenario.training.offload.activation_layers
+        if not layers:
+            return None
+        request, facts = self._memory_question
+        dense, routed = (
+            layer_activations(self.model, self.layout, request, facts, routed=routed).recomputed
+            for routed in (False, self.experts)
+        )
+        return ActivationOffload(layers, (dense, routed))
+
+    @property
+    def _optimizer_offload(self) -> OptimizerOffload | None:
+        asked = self.scenario.training.offload
+        if asked.optimizer == "none":
+            return None
+        request, facts = self._memory_question
+        return OptimizerOffload(
+            kind=asked.optimizer,
+            state_bytes=request.optimizer_bytes(facts),
+            gradient_bytes=request.gradient_bytes,
+            parameter_bytes=request.parameter_bytes,
+            host_Bps=asked.host_update_bandwidth_Bps or 0.0,
         )
 
     @property
@@ -151,7 +186,15 @@ class Transformer:
         )
 
     @cached_property
-    def memory(self) -> tuple[StageMemory, ...]:
+    def memory_contexts(self) -> tuple[StageContext, ...]:
+        """What the memory of every stage is computed from."""
+        return stage_contexts(self.model, self.layout, *self._memory_question)
+
+    def memory_over_time(self, timeline: Timeline) -> tuple[MemoryRecord, ...]:
+        return memory_records(self.memory_contexts, timeline)
+
+    @property
+    def _memory_question(self) -> tuple[MemoryRequest, MemoryFacts]:
         training, asked = self.scenario.training, self.scenario.parallelism
         facts = MemoryFacts.from_mapping(self.cluster.gpu.hbm_bytes, self.cluster.stack.memory)
         request = MemoryRequest(
@@ -171,7 +214,12 @@ class Transformer:
             bucket_parameters=self._buckets.parameters,
             activation_store=training.activation_store,
             deterministic=training.deterministic_attention,
+            optimizer_on_host=training.offload.optimizer != "none",
         )
+        return request, facts
+
+    @cached_property
+    def memory(self) -> tuple[StageMemory, ...]:
         return tuple(
             StageMemory(
                 stage=m.stage,
@@ -184,7 +232,7 @@ class Transformer:
                 peak_name=m.peak_when,
                 capacity_bytes=m.capacity_bytes,
             )
-            for m in memory_by_stage(self.model, self.layout, request, facts)
+            for m in memory_by_stage(self.model, self.layout, *self._memory_question)
         )
 
     @property

@@ -187,10 +187,11 @@ def attention_core_by_op(
 def _without_frozen_inputs(saved: dict[str, float], part: Slice, request: MemoryRequest) -> dict[str, float]:
     """Drop inputs that only a base weight's gradient would need; add what the adapters keep.
 
-    Norm inputs, q, k, v, the attention output and the MLP's first product stay: gradients pass through
-    them. QKV's input stays where an adapter reads it; each adapter keeps its S·rank inner product.
+    Norm inputs, q, k, v, the attention output, the first product of MLP and experts and the router's
+    choices stay: gradients pass through them. QKV's input stays where an adapter reads it; each adapter
+    keeps its S·rank inner product.
     """
-    dropped = {"norm 2 output", "mlp activation"}
+    dropped = {"norm 2 output", "mlp activation", "expert rows", "expert activation"}
     if "qkv" not in request.lora_targets:
         dropped.add("norm 1 output")
     kept = {op: 0.0 if op in dropped else size for op, size in saved.items()}

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sim.parallel.builder import Key, ProgramBuilder
 from sim.parallel.layout import Layout
+from sim.parallel.offload import BUFFERS, ActivationOffload
 from sim.parallel.schedule import FORWARD, Pass
 from sim.parallel.stage import Part, Piece, Stage
 from sim.program import COMPUTE
@@ -82,17 +83,25 @@ def compute(
     *,
     waits: tuple[Key, ...],
     window: str | None,
+    offload: ActivationOffload | None = None,
 ) -> Key:
-    """Adds the ``position``-th task of a pass."""
-    return builder.add(
+    """Adds the ``position``-th task of a pass, and the copy to or from the host that belongs to it."""
+    key = builder.add(
         (one.kind, part.index, one.microbatch, position),
         part.stage,
         COMPUTE,
         one.kind,
         f"{one.kind} {piece.name}",
         piece.work(one.kind),
-        waits=waits,
+        waits=waits if offload is None else (*waits, *offload.waits(one, piece.layers)),
         microbatch=one.microbatch,
         layers=piece.layers,
         window=window,
     )
+    if offload is not None:
+        earlier = position - BUFFERS - 1
+        before: Key | None = (one.kind, part.index, one.microbatch, earlier) if earlier >= 0 else None
+        architecture = part.shard.workload.architecture
+        routed = architecture.kind(min(piece.layers[0], architecture.layers - 1)).routed
+        offload.copy(builder, one, piece.layers, key, before, routed=routed)
+    return key

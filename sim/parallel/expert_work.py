@@ -21,6 +21,9 @@ ROUTER_BYTES = 20.0
 # Passes over the routed rows: gathered and scattered on the way out, and again on the way back.
 PERMUTE_PASSES = 4.0
 
+KEPT_IN_8_BITS = ("fp8", "mxfp8")
+"""Formats in which frozen weights stay (``MemoryRequest.linear_bytes``)."""
+
 # Weights of routed experts are cast anew for every micro-batch: read in 16 bits, written twice in 8.
 CAST_BYTES_PER_WEIGHT = 4.0
 
@@ -62,6 +65,9 @@ class RoutedExperts:
 
     @cached_property
     def backward_weight(self) -> tuple[Work, ...]:
+        """Nothing where router and experts are frozen."""
+        if self.workload.frozen_base:
+            return ()
         return (*self._router(("weight",)), *self._products("weight"))
 
     @property
@@ -139,7 +145,8 @@ class RoutedExperts:
         moved = swept * passes * w.element_bytes + casts + ROUTER_BYTES * self._own_tokens * experts.count
         if w.precision in LOW_PRECISION:
             moved += self.rows * (2.0 * hidden + (2.0 if forward else 4.0) * inner) * 2.0
-            moved += CAST_BYTES_PER_WEIGHT * self.parameters if forward else 0.0
+            kept = w.frozen_base and w.precision in KEPT_IN_8_BITS  # cast once, before training
+            moved += CAST_BYTES_PER_WEIGHT * self.parameters if forward and not kept else 0.0
         return Work(Stream(moved), "streaming")
 
     @property

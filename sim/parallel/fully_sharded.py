@@ -127,7 +127,19 @@ class FullySharded:
             gather: Key = ("AG", FORWARD, part.index, one.microbatch, piece.name)
             need = tuple(key for key in (gather, kept) if builder.has(key))[:1]
             needs = (waits if i == 0 else ()) + need
-            compute(builder, part, one, piece, i, waits=needs, window=self._window(one, i))
+            self._compute(builder, part, one, piece, i, needs)
+
+    def _compute(
+        self,
+        builder: ProgramBuilder,
+        part: Part,
+        one: Pass,
+        piece: Piece,
+        position: int,
+        waits: tuple[Key, ...],
+    ) -> None:
+        window, offload = self._window(one, position), self.strategy.offload
+        compute(builder, part, one, piece, position, waits=waits, window=window, offload=offload)
 
     def _root_key(self, part: Part, one: Pass) -> Key:
         """One root gather per micro-batch, beside a pipeline one per step."""
@@ -178,7 +190,7 @@ class FullySharded:
             needs = (
                 (waits if i == 0 else ()) + ((gather,) if builder.has(gather) else (forward_end,)) + reduced
             )
-            compute(builder, part, one, piece, i, waits=needs, window=self._window(one, i))
+            self._compute(builder, part, one, piece, i, needs)
             if _is_layer(piece):
                 pending.append((piece, i))
         if reduces:

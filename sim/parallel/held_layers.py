@@ -10,10 +10,12 @@ from sim.workload.architecture import Architecture
 
 @dataclass(frozen=True)
 class HeldLayer:
-    """``routed``: its MLP is one of experts. ``recomputed``: its activations are made again."""
+    """``routed``: its MLP is one of experts. ``recomputed``: its activations are made again. ``offloaded``: they
+    wait in host memory."""
 
     routed: bool = False
     recomputed: bool = False
+    offloaded: bool = False
 
 
 def held_layers(architecture: Architecture, layout: Layout, stage: int) -> tuple[HeldLayer, ...]:
@@ -22,7 +24,9 @@ def held_layers(architecture: Architecture, layout: Layout, stage: int) -> tuple
     for part in layout.placement.on_stage(stage):
         first = layout.first_layer(part)
         held += [
-            HeldLayer(architecture.kind(layer).routed, layout.recomputes(part, layer))
+            HeldLayer(
+                architecture.kind(layer).routed, layout.recomputes(part, layer), layer < layout.offloaded
+            )
             for layer in range(first, first + layout.layers_of_part(part))
         ]
     if layout.has_head(stage):

@@ -48,6 +48,7 @@ class Layout:
     part_layers: tuple[int, ...] = ()  # of each part in model order, copies too; empty: one part per stage
     part_recomputed: tuple[int, ...] = ()  # layers of each part that are recomputed
     recomputed_ids: frozenset[int] | None = None  # which ones; None: from the first of each part
+    offloaded: int = 0  # first layers of the model whose activations wait in host memory; no pipeline
 
     @property
     def gpus(self) -> int:

@@ -4,7 +4,7 @@ States, saved activations, lasting framework buffers and the transients of the m
 then the allocator's slack and what lives outside it. Allocated, reserved and device-used are told
 apart: the first is computed exactly, the others are ranges.
 
-Not modelled: offload, low-precision weight copies (see ``MemoryRequest``), autocast's weight cache under
+Not modelled: low-precision weight copies (see ``MemoryRequest``), autocast's weight cache under
 plain DDP, input token buffers.
 """
 
@@ -16,9 +16,11 @@ from math import fsum
 
 from sim.parallel.activations import layer_activations, micro_batch_slice
 from sim.parallel.held_layers import held_layers
+from sim.parallel.holdings import peak
 from sim.parallel.layout import Layout
 from sim.parallel.memory_facts import KEYS, MemoryFacts, MemoryRequest
-from sim.parallel.moments import Moment, StageContext, moments
+from sim.parallel.moments import Moment, StageContext
+from sim.parallel.offload import BUFFERS
 from sim.parallel.states import (
     padded_vocabulary,
     stage_parameters,
@@ -44,6 +46,7 @@ PARTS = (
     "activations",
     "weight_gradient_buffers",
     "gather_buffer",
+    "offload_buffers",
     "rope_table",
     "workspaces",
     "transient",
@@ -84,6 +87,13 @@ def memory_by_stage(
 
     Raises ``ValueError`` when the layout's stages or recomputed layers contradict each other.
     """
+    return tuple(_stage_memory(context) for context in stage_contexts(architecture, layout, request, facts))
+
+
+def stage_contexts(
+    architecture: Architecture, layout: Layout, request: MemoryRequest, facts: MemoryFacts
+) -> tuple[StageContext, ...]:
+    """What the memory of each stage is computed from. Raises as ``memory_by_stage`` does."""
     _check(layout)
     vocab = padded_vocabulary(
         architecture.vocab, layout.tp, facts.vocab_padding_multiple, request.extra_vocab_tokens
@@ -94,22 +104,26 @@ def memory_by_stage(
         for routed in {kind.routed for kind in architecture.kinds}
     }
     return tuple(
-        _stage_memory(
-            StageContext(
-                architecture=architecture,
-                layout=layout,
-                request=request,
-                facts=facts,
-                stage=stage,
-                vocab=vocab,
-                part=part,
-                layers=layers,
-                held=held_layers(architecture, layout, stage),
-                parameters=stage_parameters(architecture, layout, request, stage, vocab),
-            )
+        StageContext(
+            architecture=architecture,
+            layout=layout,
+            request=request,
+            facts=facts,
+            stage=stage,
+            vocab=vocab,
+            part=part,
+            layers=layers,
+            held=held_layers(architecture, layout, stage),
+            parameters=stage_parameters(architecture, layout, request, stage, vocab),
         )
         for stage in range(layout.pp)
     )
+
+
+def lasting_bytes(context: StageContext) -> float:
+    """States and buffers that a rank holds through the whole step."""
+    states = state_bytes(context.parameters, context.layout, context.request, context.facts)
+    return fsum((*states.values(), *_lasting_buffers(context).values()))
 
 
 def worst(stages: Iterable[StageMemory]) -> StageMemory:
@@ -143,8 +157,8 @@ def verdict(
 
 
 def _stage_memory(context: StageContext) -> StageMemory:
-    peak = max(moments(context), key=lambda moment: moment.total_bytes)
-    parts = _parts(context, peak)
+    moment = peak(context)
+    parts = _parts(context, moment)
     layout, facts = context.layout, context.facts
     allocated = fsum(parts.values())
     low, high = (ratio * allocated for ratio in facts.reserved_ratio)
@@ -157,8 +171,8 @@ def _stage_memory(context: StageContext) -> StageMemory:
         rank=first,
         rank_label=f"stage {context.stage}, {_rank_range(first, ranks, together=stride == ranks)}",
         parts_bytes=parts,
-        peak_name=peak.name,
-        peak_when=peak.when,
+        peak_name=moment.name,
+        peak_when=moment.when,
         allocated_bytes=allocated,
         reserved_bytes=(low, high),
         device_bytes=(low + outside, high + outside),
@@ -173,14 +187,14 @@ def _rank_range(first: int, count: int, *, together: bool) -> str:
     return f"ranks {first}-{first + count - 1}" if together else f"rank {first} and {count - 1} more"
 
 
-def _parts(context: StageContext, peak: Moment) -> dict[str, float]:
+def _parts(context: StageContext, moment: Moment) -> dict[str, float]:
     parts = dict.fromkeys(PARTS, 0.0)
     parts |= state_bytes(context.parameters, context.layout, context.request, context.facts)
     parts |= _lasting_buffers(context)
-    parts["gathered_parameters"] = peak.gathered_bytes
-    parts["gradient_reduction"] = peak.reduction_bytes
-    parts["activations"] = peak.activations_bytes
-    parts["transient"] = peak.transient_bytes
+    parts["gathered_parameters"] = moment.gathered_bytes
+    parts["gradient_reduction"] = moment.reduction_bytes
+    parts["activations"] = moment.activations_bytes
+    parts["transient"] = moment.transient_bytes
     return parts
 
 
@@ -197,6 +211,8 @@ def _lasting_buffers(context: StageContext) -> dict[str, float]:
         ),
         # The output layer's input, gathered over tp, stays until its weight gradient and is reused.
         "gather_buffer": part.gathered_hidden_bytes if last and part.sequence_shards > 1 else 0.0,
+        "offload_buffers": BUFFERS
+        * max((context.layers[h.routed].recomputed for h in context.held if h.offloaded), default=0.0),
         "rope_table": 4.0 * positions * _rotated(context.architecture) if rope else 0.0,
         "workspaces": facts.gemm_workspace_bytes * streams + (facts.library_handle_bytes if last else 0.0),
     }

@@ -151,6 +151,7 @@ class MemoryRequest:
     routing: Routing = BALANCED
     bucket_parameters: float | None = None  # zero-2: parameters whose gradients are reduced together
     activation_store: str = "computed"  # | "fp8": format in which the activation function's input is kept
+    optimizer_on_host: bool = False  # its states wait in host memory
     deterministic: bool = False  # attention backward adds its partial gradients in a fixed order
 
     def __post_init__(self) -> None:

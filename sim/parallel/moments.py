@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 
 from sim.parallel.activations import LayerActivations, Slice, routed_rows
 from sim.parallel.attention_buffers import accumulator_bytes, exchange_bytes
@@ -24,7 +23,10 @@ from sim.workload.architecture import Architecture
 
 @dataclass(frozen=True)
 class Moment:
-    """A candidate for the peak. All bytes of one rank; ``when`` says it in words."""
+    """A candidate for the peak. All bytes of one rank; ``when`` says it in words.
+
+    ``activations_bytes`` count from what was held when the task began that the moment lies in.
+    """
 
     name: str
     when: str
@@ -32,6 +34,10 @@ class Moment:
     transient_bytes: float
     gathered_bytes: float = 0.0
     reduction_bytes: float = 0.0
+
+    def above(self, held_bytes: float) -> Moment:
+        """The same with ``held_bytes`` held before."""
+        return replace(self, activations_bytes=self.activations_bytes + held_bytes)
 
     @property
     def total_bytes(self) -> float:
@@ -53,21 +59,21 @@ class StageContext:
     held: tuple[HeldLayer, ...]
     parameters: StageParameters
 
-    @property
-    def in_flight(self) -> float:
-        return self.layout.in_flight(self.stage)
+    def kept(self, held: HeldLayer) -> float:
+        """Activations that one micro-batch in flight holds in a layer; on the host they pass through buffers."""
+        if held.offloaded:
+            return 0.0
+        layer = self.layers[held.routed]
+        return layer.recomputed if held.recomputed else layer.whole
+
+    def runs_again(self, held: HeldLayer) -> bool:
+        """Whether a backward pass starts with the layer's forward."""
+        return held.recomputed and self.layout.recompute.kind in ("full", "operator")
 
     @property
     def micro_batch_bytes(self) -> float:
         """Activations that one micro-batch in flight holds in the layers of the stage."""
-        return sum(self.count(h) * self.kept(h) for h in dict.fromkeys(self.held))
-
-    def count(self, like: HeldLayer) -> int:
-        return self.held.count(like)
-
-    def kept(self, held: HeldLayer) -> float:
-        layer = self.layers[held.routed]
-        return layer.recomputed if held.recomputed else layer.whole
+        return sum(self.held.count(h) * self.kept(h) for h in dict.fromkeys(self.held))
 
     @property
     def recomputed(self) -> int:
@@ -86,82 +92,54 @@ class StageContext:
         return exchange_bytes(*own) + accumulator_bytes(*own, self.facts)
 
     @property
-    def saved_bytes(self) -> float:
-        """Kept by all micro-batches in flight: layers, and on the first stage the embedding's dropout mask."""
-        return self.in_flight * (self.micro_batch_bytes + self.embedding_mask_bytes)
-
-    @property
     def embedding_mask_bytes(self) -> float:
         if not self.layout.has_embedding(self.stage) or self.request.dropout == 0.0:
             return 0.0
         return self.part.hidden_bytes / self.part.element_bytes
 
 
-def moments(context: StageContext) -> Iterator[Moment]:
-    """Every candidate of one stage (the list of candidates in docs/models.md); the largest is the peak."""
-    if context.layout.has_head(context.stage):
-        yield output_layer_backward(context)
-    yield from layer_backward(context)
-    if context.layout.has_embedding(context.stage) and not context.request.frozen:
-        yield embedding_backward(context)
-    yield optimizer_step(context)
-
-
 def output_layer_backward(context: StageContext) -> Moment:
     """Last stage: final norm, logits with their gradient, and the gradient of the layer's input.
 
     2H + c·S·V'/t + Hf, + H if the gradient is then scattered over tp (sequence parallelism),
-    + H if the stage's input gradient is retained for the pipeline. GPipe's other micro-batches keep
-    their softmax (at most 4 bytes per logit) and final norm too.
+    + H if the stage's input gradient is retained for the pipeline. What this micro-batch waited with is
+    among it.
     """
     part, request = context.part, context.request
     hidden = part.hidden_bytes
     final_norm = hidden if request.frozen else 2.0 * hidden  # a frozen output layer keeps no input
     logits = part.tokens * context.vocab / context.layout.tp
-    per_logit = request.logit_bytes(context.facts)
-    transient = final_norm + per_logit * logits + part.gathered_hidden_bytes
+    transient = final_norm + request.logit_bytes(context.facts) * logits + part.gathered_hidden_bytes
     if part.sequence_shards > 1:
         transient += hidden
     if context.layout.pp > 1:
         transient += hidden
-    waiting = (context.layout.head_in_flight - 1) * (final_norm + min(per_logit, 4.0) * logits)
     return Moment(
         name="output layer backward",
-        when="backward of the output layer, micro-batch 1",
-        activations_bytes=context.saved_bytes + waiting,
+        when="backward of the output layer",
+        activations_bytes=-waiting_bytes(context),
         transient_bytes=transient,
         gathered_bytes=gathered_bytes(context.parameters, context.layout, request),
         reduction_bytes=reduction_bytes(context.parameters, context.layout, request),
     )
 
 
-def layer_backward(context: StageContext) -> Iterator[Moment]:
-    """Backward inside the last layer, and inside the last recomputed one with its working set.
+def waiting_bytes(context: StageContext) -> float:
+    """What one micro-batch keeps from the output layer's forward to its backward: final norm and softmax.
 
-    When the latter runs, the layers after it are done: their activations of this micro-batch are free.
+    At most 4 bytes per logit. GPipe keeps that of all its micro-batches.
     """
-    full = context.layout.recompute.kind in ("full", "operator")
-    plain = [held for held in context.held if not (full and held.recomputed)]
-    again = [held for held in context.held if full and held.recomputed]
-    if plain:
-        yield from _inside_layer(context, plain[-1], "", context.saved_bytes, 0.0)
-    if again:
-        done = _after_last_recomputed(context.held)
-        freed = sum(done.count(h) * context.layers[h.routed].whole for h in dict.fromkeys(done))
-        layer = context.layers[again[-1].routed]
-        working_set = layer.whole - layer.recomputed
-        yield from _inside_layer(context, again[-1], "recomputed ", context.saved_bytes - freed, working_set)
+    part, request = context.part, context.request
+    final_norm = part.hidden_bytes * (1.0 if request.frozen else 2.0)
+    logits = part.tokens * context.vocab / context.layout.tp
+    return final_norm + min(request.logit_bytes(context.facts), 4.0) * logits
 
 
-def _after_last_recomputed(held: tuple[HeldLayer, ...]) -> tuple[HeldLayer, ...]:
-    backwards = [layer.recomputed for layer in reversed(held)]
-    return held[len(held) - backwards.index(True) :]
-
-
-def _inside_layer(
-    context: StageContext, held: HeldLayer, kind: str, alive: float, working_set: float
-) -> Iterator[Moment]:
+def layer_backward(context: StageContext, held: HeldLayer, name: str) -> Iterator[Moment]:
+    """Backward inside a layer, with its working set where that was made again."""
     layer = context.layers[held.routed]
+    again = context.runs_again(held)
+    kind, working_set = _again(context, held)
     gathered = gathered_bytes(context.parameters, context.layout, context.request)
     reduction = reduction_bytes(context.parameters, context.layout, context.request)
     hidden = context.part.hidden_bytes
@@ -169,12 +147,11 @@ def _inside_layer(
     # The gradient of the activation has taken the place of the activation itself: only its input's counts.
     mlp = hidden + row * context.architecture.ffn_in_width
     if held.routed:
-        yield _dispatch(context, kind, alive, working_set)
+        if again:
+            yield dispatch(context, held, name)
         mlp = hidden + _routed_gradients(context)
-    where = f"backward of the last {kind}layer"
-    yield Moment(
-        f"{kind}MLP backward", f"{where}, MLP, micro-batch 1", alive, working_set + mlp, gathered, reduction
-    )
+    where = f"backward of {kind}{name}"
+    yield Moment(f"{kind}MLP backward", f"{where}, MLP", 0.0, working_set + mlp, gathered, reduction)
     unfused = context.request.attention == "unfused"
     if unfused or context.attention_buffers_bytes:
         # Gradients of probabilities and scores; parts of other ranks and partial gradients.
@@ -183,17 +160,10 @@ def _inside_layer(
         selective = context.layout.recompute.kind == "selective" and context.recomputed == len(context.held)
         rebuilt = layer.core if selective and unfused else 0.0
         attention = max(working_set + rebuilt + hidden + scores - layer.mlp, 0.0)
-        yield Moment(
-            f"{kind}attention backward",
-            f"{where}, attention, micro-batch 1",
-            alive,
-            attention,
-            gathered,
-            reduction,
-        )
+        yield Moment(f"{kind}attention backward", f"{where}, attention", 0.0, attention, gathered, reduction)
 
 
-def _dispatch(context: StageContext, kind: str, alive: float, working_set: float) -> Moment:
+def dispatch(context: StageContext, held: HeldLayer, name: str) -> Moment:
     """End of a routed layer's forward pass: four copies of its rows are alive at once.
 
     Permuted, received, sorted by expert, combined: all are still referenced. Beside them two hidden
@@ -201,17 +171,31 @@ def _dispatch(context: StageContext, kind: str, alive: float, working_set: float
     buffer after its last use needs fewer copies (``dispatch_copies``).
     """
     hidden, layout = context.part.hidden_bytes, context.layout
+    kind, working_set = _again(context, held)
     beside = 2.0 * hidden
     if layout.pp > 1:
         beside += hidden if layout.has_embedding(context.stage) else 2.0 * hidden
-    gathered = gathered_bytes(context.parameters, layout, context.request)
+    copies = context.facts.dispatch_copies * context.routed_copies_bytes
     return Moment(
         name=f"{kind}token dispatch",
-        when=f"forward end of the last {kind}layer with experts, micro-batch {ceil(context.in_flight)}",
-        activations_bytes=alive,
-        transient_bytes=working_set + context.facts.dispatch_copies * context.routed_copies_bytes + beside,
-        gathered_bytes=gathered,
+        when=f"forward end of {kind}{name}, experts{_fullest(context)}",
+        activations_bytes=0.0,
+        transient_bytes=working_set + copies + beside,
+        gathered_bytes=gathered_bytes(context.parameters, layout, context.request),
     )
+
+
+def _fullest(context: StageContext) -> str:
+    """Under an uneven load the figures are those of the rank with most rows, which none is by its number."""
+    return " of the fullest rank" if context.request.routing.balance_factor > 1.0 else ""
+
+
+def _again(context: StageContext, held: HeldLayer) -> tuple[str, float]:
+    """Words and working set of a layer that is recomputed."""
+    if not context.runs_again(held):
+        return "", 0.0
+    layer = context.layers[held.routed]
+    return "recomputed ", layer.whole - layer.recomputed
 
 
 def _routed_gradients(context: StageContext) -> float:
@@ -232,8 +216,8 @@ def embedding_backward(context: StageContext) -> Moment:
     sharded = context.layout.reduces_by_unit
     return Moment(
         name="embedding backward",
-        when="backward of the embedding, micro-batch 1",
-        activations_bytes=context.saved_bytes - context.micro_batch_bytes,
+        when="backward of the embedding",
+        activations_bytes=0.0,
         transient_bytes=0.0 if sharded else table,
         gathered_bytes=gathered_bytes(context.parameters, context.layout, context.request),
         reduction_bytes=reduction_bytes(context.parameters, context.layout, context.request),

@@ -124,17 +124,26 @@ class Planner:
         self.data_parallel.finish(builder, stage, after)
         if self._shares_embedding(stage):
             self._tie(builder, stage, after)
+        updated, offload = self.exchange.updated_here(stage.parameters), self.strategy.optimizer_offload
+        final = tuple(k for s in (self.stages if barrier else (stage,)) for k in self._gradient_ends(s))
+        on_host = offload is not None and offload.kind == "host"
         builder.add(
             ("optimizer", index),
             index,
             COMPUTE,
             "optimizer",
             "optimizer step",
-            (Work(Optimizer(self.exchange.updated_here(stage.parameters)), "optimizer"),),
-            waits=tuple(k for s in (self.stages if barrier else (stage,)) for k in self._gradient_ends(s)),
+            () if on_host else (Work(Optimizer(updated), "optimizer"),),
+            waits=final,
             barrier=barrier,  # the norm of all gradients
         )
-        last = self.data_parallel.publish(builder, stage, ("optimizer", index))
+        step: Key = ("optimizer", index)
+        if offload is not None:
+            copied = offload.add(builder, index, updated, final, barrier=barrier)
+            step = builder.add(
+                ("updated", index), index, COMPUTE, "host", "states are back", (), waits=(step, copied)
+            )
+        last = self.data_parallel.publish(builder, stage, step)
         builder.add(("host", index), index, COMPUTE, "host", "host", (Work(Host(), "host"),), waits=(last,))
 
     def _tie(self, builder: ProgramBuilder, stage: Stage, after: Key) -> None:

@@ -84,7 +84,9 @@ class Replicated:
             if not reduces and gathered and bucket is not None and self._more_to_gather(part, bucket):
                 window = f"gather/{part.index}"
             needs = (waits if i == 0 else ()) + ((gather,) if gathered else ())
-            key = compute(builder, part, one, piece, i, waits=needs, window=window)
+            key = compute(
+                builder, part, one, piece, i, waits=needs, window=window, offload=self.strategy.offload
+            )
             if reduces and reduction is not None and bucket is not None and piece.name == bucket.pieces[-1]:
                 hidden = None if i == len(pieces) - 1 else beside
                 self._reduce(builder, part, (*reduction, bucket.name), bucket, key, hidden)

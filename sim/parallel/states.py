@@ -160,11 +160,12 @@ def state_bytes(
     everything = degrees if layout.data_sharding == "fsdp" else (1, 1)
     gradient_degrees = degrees if layout.shards_gradients else (1, 1)
     optimizer_degrees = (1, 1) if layout.data_sharding == "ddp" else degrees
-    experts = request.parameter_bytes * parameters.experts / everything[1]
+    experts = request.linear_bytes * parameters.experts / everything[1]
+    held_by_optimizer = request.optimizer_bytes(facts) * trained(parameters, request, *optimizer_degrees)
     return {
         "parameters": held / everything[0] + experts,
         "gradients": request.gradient_bytes * trained(parameters, request, *gradient_degrees),
-        "optimizer": request.optimizer_bytes(facts) * trained(parameters, request, *optimizer_degrees),
+        "optimizer": 0.0 if request.optimizer_on_host else held_by_optimizer,
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sim.parallel.buckets import Buckets
 from sim.parallel.feed import Feed
+from sim.parallel.offload import ActivationOffload, OptimizerOffload
 
 LAYER_BY_LAYER = Buckets()
 
@@ -31,3 +32,5 @@ class Strategy:
     feed: Feed | None = None
     optimizer_barrier: bool = True
     buckets: Buckets = LAYER_BY_LAYER
+    offload: ActivationOffload | None = None
+    optimizer_offload: OptimizerOffload | None = None

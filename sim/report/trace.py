@@ -20,7 +20,10 @@ STREAMS = {
     "collective": 20,
     "send": 24,
     "input": 28,
+    "to host": 32,
+    "from host": 36,
 }  # thread ids in the order a person wants to see
+COPIES = {"to host": "Memcpy DtoH", "from host": "Memcpy HtoD"}
 _HOST_THREAD = 1
 _DECIMALS = 6  # of a microsecond
 _NCCL = {
@@ -55,8 +58,21 @@ def trace(result: StepResult) -> dict[str, Any]:
             "scenario_hash": result.scenario_hash,
             "version": result.version,
         },
-        "traceEvents": [*_names(result), *_steps(result), *_slices(result)],
+        "traceEvents": [*_names(result), *_steps(result), *_slices(result), *_memory(result)],
     }
+
+
+def _memory(result: StepResult) -> Iterator[dict[str, Any]]:
+    """Allocated bytes of each stage as a counter, the most of every stretch of time."""
+    for row in result.memory_over_time():
+        yield {
+            "ph": "C",
+            "name": "allocated bytes",
+            "pid": row.stage,
+            "tid": 0,
+            "ts": _microseconds(row.start_s),
+            "args": {"bytes": row.allocated_bytes},
+        }
 
 
 def _names(result: StepResult) -> Iterator[dict[str, Any]]:
@@ -99,7 +115,7 @@ def _slices(result: StepResult) -> Iterator[dict[str, Any]]:
         start, end = _microseconds(record.start_s), _microseconds(record.end_s)
         yield {
             "ph": "X",
-            "cat": "gpu_user_annotation" if _is_gap(record) else "kernel",
+            "cat": _category(record),
             "name": slice_name(record, result.layout),
             "pid": record.role,
             "tid": _thread(record.stream),
@@ -119,8 +135,16 @@ def _slices(result: StepResult) -> Iterator[dict[str, Any]]:
         }
 
 
+def _category(record: Record) -> str:
+    if record.stream in COPIES:
+        return "gpu_memcpy"
+    return "gpu_user_annotation" if _is_gap(record) else "kernel"
+
+
 def slice_name(record: Record, layout: Mapping[str, Any]) -> str:
     """The kernel name of one record: an NCCL name for communication, else its cause and task."""
+    if record.stream in COPIES:
+        return f"{COPIES[record.stream]} ({record.task})"
     if _is_gap(record):
         return f"{record.cause} ({record.task})"
     if record.cause in COMMUNICATION or record.stream in ("collective", "send"):

@@ -121,9 +121,12 @@ def adapters_have_a_plain_base(scenario: Scenario) -> Iterator[Finding]:
     model = machine.architecture(scenario)
     if scenario.training.lora is None:
         return
-    for what, part in (("experts", model.experts), ("latent attention", model.latent)):
-        if part is not None:
-            yield finding(f"adapters on a model with {what} are {NOT_YET}", "training.lora")
+    special = {
+        "latent attention": model.latent is not None,
+        "layers for further tokens": model.mtp_layers > 0,
+    }
+    for what in (name for name, has in special.items() if has):
+        yield finding(f"adapters on a model with {what} are {NOT_YET}", "training.lora")
 
 
 def operators_are_known(scenario: Scenario) -> Iterator[Finding]:

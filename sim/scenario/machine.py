@@ -35,7 +35,17 @@ def stack(scenario: Scenario) -> StackProfile:
         named = catalog.stack_named(scenario.cluster.stack)
     else:
         named = catalog.newest_stack(catalog_node(scenario).gpu.name)
-    return _degraded_stack(named, scenario.cluster.degraded)
+    return _launched(_degraded_stack(named, scenario.cluster.degraded), scenario)
+
+
+def _launched(profile: StackProfile, scenario: Scenario) -> StackProfile:
+    """With the host time per kernel that the scenario gives; graphs take none."""
+    training = scenario.training
+    if training.graphs == "full":
+        return replace(profile, host_launch_s=0.0)
+    return (
+        profile if training.host_launch_s is None else replace(profile, host_launch_s=training.host_launch_s)
+    )
 
 
 def catalog_node(scenario: Scenario) -> Node:
@@ -142,6 +152,7 @@ def _changed_gpu(gpu: Gpu, override: GpuOverride | None) -> Gpu:
         gpu,
         hbm_bytes=override.hbm_bytes or gpu.hbm_bytes,
         hbm_bandwidth_Bps=override.hbm_bandwidth_Bps or gpu.hbm_bandwidth_Bps,
+        host_link_Bps=override.host_link_Bps or gpu.host_link_Bps,
         compute_units=units,
         peak_clock_Hz=clock,
         peak_flops={k: v * wider * clock / gpu.peak_clock_Hz for k, v in gpu.peak_flops.items()},

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from sim.scenario.context_rules import CONTEXT_RULES
 from sim.scenario.expert_rules import EXPERT_RULES
 from sim.scenario.finding import Check, Finding
+from sim.scenario.host_rules import HOST_RULES
 from sim.scenario.input_rules import INPUT_RULES
 from sim.scenario.machine_rules import MACHINE_RULES
 from sim.scenario.names import NAME_CHECKS
@@ -23,6 +24,7 @@ RULES: tuple[Check, ...] = (
     *EXPERT_RULES,
     *CONTEXT_RULES,
     *INPUT_RULES,
+    *HOST_RULES,
 )
 
 

@@ -58,6 +58,32 @@ class GpuOverride(Section):
     peak_clock_Hz: Annotated[float, Quantity("frequency", "1 MHz", "100 GHz")] | None = Field(
         default=None, alias="peak_clock", description="Highest engine clock", json_schema_extra={"unit": "Hz"}
     )
+    host_link_Bps: Annotated[float, Quantity("bandwidth", "1 MB/s", "100 TB/s")] | None = Field(
+        default=None,
+        alias="host_link",
+        description="Usable rate per direction between HBM and host memory",
+        json_schema_extra={"unit": "bytes/s"},
+    )
+
+
+class OffloadSpec(Section):
+    """What waits in host memory instead of HBM."""
+
+    activation_layers: Annotated[int, Whole(0, 10_000)] = Field(
+        default=0,
+        description="First layers whose activations are copied out in the forward and back in the backward",
+    )
+    optimizer: Literal["none", "streamed", "host"] = Field(
+        default="none",
+        description="streamed: states pass through the GPU, which updates them; host: gradients go down, the host "
+        "updates, parameters come up (ZeRO-Offload)",
+    )
+    host_update_bandwidth_Bps: Annotated[float, Quantity("bandwidth", "1 MB/s", "100 TB/s")] | None = Field(
+        default=None,
+        alias="host_update_bandwidth",
+        description="optimizer: host: host memory traffic per second that the update of one GPU's shard reaches",
+        json_schema_extra={"unit": "bytes/s"},
+    )
 
 
 class ScaleUpOverride(Section):
@@ -401,6 +427,18 @@ class TrainingSpec(Section):
         default=False,
         description="Attention's backward pass adds its partial gradients in a fixed order: they are all kept "
         "until then",
+    )
+    offload: OffloadSpec = Field(default=OffloadSpec(), description="What waits in host memory")
+    host_launch_s: Annotated[float, Quantity("time", "1 ns", "1 s")] | None = Field(
+        default=None,
+        alias="host_launch",
+        description="Host time to launch each dependent kernel of a fused layer (14 and more per layer) and what "
+        "goes with it: compute takes at least that long; default: what the stack says, mostly nothing",
+        json_schema_extra={"unit": "s"},
+    )
+    graphs: Literal["none", "full"] = Field(
+        default="none",
+        description="full: passes are launched as graphs, so that the host does not limit them",
     )
     moe: MoeSpec = Field(default=MoeSpec(), description="Routing, of models with experts")
     input: InputSpec | None = Field(

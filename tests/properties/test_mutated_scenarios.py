@@ -12,6 +12,7 @@ import pytest
 
 import sim
 from sim import cli
+from sim.cli.output import BAD_INPUT
 from sim.scenario import ScenarioError, load
 
 LOCATED = re.compile(r"^[^:]+:\d+:\d+: ")
@@ -296,7 +297,7 @@ def test_a_mutated_scenario_is_refused_at_its_place(
     monkeypatch.setattr(sys, "argv", ["sim", "run", str(path)])
     with pytest.raises(SystemExit) as exit_:
         cli.main()
-    assert exit_.value.code == cli.BAD_INPUT
+    assert exit_.value.code == BAD_INPUT
     shown = capsys.readouterr()
     assert shown.err.splitlines() == list(errors)
     assert not shown.out

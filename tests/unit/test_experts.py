@@ -40,6 +40,7 @@ from sim.workload.catalog import (
 from sim.workload.experts import Experts
 from sim.workload.routing import Routing
 from sim.workload.workload import Workload
+from tests.fakes.scenarios import small
 
 ROUTED = [name for name in architecture_names() if architecture(name).experts]
 SMALL = {
@@ -402,3 +403,27 @@ def test_rows_of_a_rank_and_its_activations_agree_with_the_split() -> None:
     one, two = kept(step({"tp": 2, "ep": 4})), kept(step({"tp": 2, "ep": 8, "etp": 1}))
     assert two["expert activation"] == pytest.approx(one["expert activation"])
     assert two["expert rows"] == pytest.approx(one["expert rows"] / 2)
+
+
+def test_frozen_experts_have_no_weight_gradients() -> None:
+    """Adapters lie on attention: experts run forward and input gradients, two of three products, and keep what
+    their activation function needs."""
+
+    def run(*more: str) -> Step:
+        return Step(small("model=mixtral-8x7b", "training.global_batch=8", "parallelism.ep=8", *more))
+
+    trained, frozen = run(), run("training.lora={rank: 16}", "parallelism.data_sharding=ddp")
+
+    def expert_flops(found: Step) -> float:
+        works = [w for t in found.program.tasks for w in t.work if isinstance(w.op, GroupedGemm)]
+        return sum(w.count * w.op.flops for w in works)
+
+    assert expert_flops(frozen) == pytest.approx(expert_flops(trained) * 2 / 3)
+    assert frozen.result.step_time_s < trained.result.step_time_s
+    parts, whole = frozen.result.worst_memory.parts_bytes, trained.result.worst_memory.parts_bytes
+    assert parts["gradients"] < 0.01 * whole["gradients"]
+    assert parts["activations"] < whole["activations"]
+    eight_bit = run("training.lora={rank: 16}", "parallelism.data_sharding=ddp", "training.precision=fp8")
+    assert eight_bit.result.worst_memory.parts_bytes["parameters"] == pytest.approx(
+        parts["parameters"] / 2, rel=0.06
+    )

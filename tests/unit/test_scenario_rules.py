@@ -180,6 +180,52 @@ CASES = [
         "no effect with cp: 1",
     ),
     (
+        "offload_has_a_link",
+        [
+            "cluster.node=mi300a-4x200g",
+            "cluster.stack=primus-2026-mi300a",
+            "training.offload.optimizer=streamed",
+        ],
+        "training.offload.optimizer",
+        "give cluster.gpu.host_link",
+    ),
+    (
+        "offloaded_layers_exist",
+        ["training.offload.activation_layers=9999"],
+        "training.offload.activation_layers",
+        "at least the last one stays",
+    ),
+    (
+        "offloaded_layers_exist",
+        ["training.offload.activation_layers=1", "parallelism.pp=2"],
+        "training.offload.activation_layers",
+        "beside a pipeline",
+    ),
+    (
+        "offloaded_layers_exist",
+        ["training.offload.activation_layers=1", "training.recompute=full"],
+        "training.offload.activation_layers",
+        "recomputation",
+    ),
+    (
+        "host_update_has_a_rate",
+        ["training.offload.optimizer=host"],
+        "training.offload.host_update_bandwidth",
+        "is needed",
+    ),
+    (
+        "graphs_replace_launches",
+        ["training.graphs=full"],
+        "training.graphs",
+        "states no host_launch",
+    ),
+    (
+        "graphs_replace_launches",
+        ["training.graphs=full", "training.host_launch=9 us"],
+        "training.host_launch",
+        "no effect with graphs",
+    ),
+    (
         "fixed_order_is_known",
         ["training.deterministic_attention=true"],
         "training.deterministic_attention",
@@ -367,9 +413,9 @@ CASES = [
     ),
     (
         "adapters_have_a_plain_base",
-        ["model=mixtral-8x7b", "training.lora={rank: 8}"],
+        ["model=deepseek-v2", "training.lora={rank: 8}"],
         "training.lora",
-        "adapters on a model with experts",
+        "adapters on a model with latent attention",
     ),
     (
         "operators_are_known",

@@ -13,6 +13,8 @@ from fakes.results import records, step_result
 
 from sim.report.trace import slice_name, trace, write_trace
 from sim.results import Record
+from sim.step import simulate
+from tests.fakes.scenarios import small
 
 Event = dict[str, Any]
 
@@ -115,3 +117,14 @@ def test_gzip_holds_the_same_json_and_never_a_date(tmp_path: Path) -> None:
     write_trace(step_result(), second)
     assert first.read_bytes() == second.read_bytes()
     assert json.loads(gzip.decompress(first.read_bytes())) == json.loads(json.dumps(trace(step_result())))
+
+
+def test_memory_is_a_counter_and_copies_have_names_of_copies() -> None:
+    scenario = small("training.offload.activation_layers=1")
+    result = simulate(scenario)
+    events = trace(result)["traceEvents"]
+    levels = [e["args"]["bytes"] for e in events if e["ph"] == "C"]
+    assert max(levels) == pytest.approx(result.worst_memory.allocated_bytes)
+    copies = [e for e in events if e.get("cat") == "gpu_memcpy"]
+    assert len(copies) == 2 * scenario.microbatches
+    assert {e["name"].split(" (")[0] for e in copies} == {"Memcpy DtoH", "Memcpy HtoD"}

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sim.report.quantities import GIBIBYTE, percent, size, size_range
+from sim.report.quantities import GIBIBYTE, duration, percent, size, size_range
 from sim.report.terminal.bars import ALLOCATED, DEVICE, RESERVED, memory_bar
 from sim.results import StageMemory, StepResult
 
@@ -57,12 +57,13 @@ def memory_page(result: StepResult) -> RenderableType:
     parts: list[RenderableType] = []
     for names in _chunks(_parts_that_show(folded)):
         parts += [Text(), _parts_table(folded, names)]
-    return Group(heading, capacity, Text(), _totals_table(folded), Text(), *_peaks(folded), *parts)
+    return Group(heading, capacity, Text(), _totals_table(result, folded), Text(), *_peaks(folded), *parts)
 
 
-def _totals_table(folded: Sequence[_Fold]) -> Table:
+def _totals_table(result: StepResult, folded: Sequence[_Fold]) -> Table:
     table = _table()
     table.add_column("stage", no_wrap=True)
+    table.add_column("first rank", no_wrap=True)
     for total in ("allocated", "reserved", "device-used"):
         table.add_column(total, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -73,14 +74,23 @@ def _totals_table(folded: Sequence[_Fold]) -> Table:
             size_range(bounds).removesuffix(" GiB") for bounds in (first.reserved_bytes, first.device_bytes)
         ]
         verdict = Text(first.verdict, style=_VERDICT_STYLES[first.verdict])
-        peak = f"[{numbers[first.peak_name]}]"
-        table.add_row(_stages(first, last), _gibibytes(first.allocated_bytes), *ranges, verdict, peak)
+        moment = result.memory_peak(first.stage)
+        when = "" if moment is None else f" at {duration(moment.start_s)}"
+        peak = f"[{numbers[_what(first)]}]{when}"
+        table.add_row(
+            _stages(first, last), str(first.rank), _gibibytes(first.allocated_bytes), *ranges, verdict, peak
+        )
     return table
 
 
 def _peak_numbers(folded: Sequence[_Fold]) -> dict[str, int]:
-    names = dict.fromkeys(first.peak_name for first, _ in folded)
+    names = dict.fromkeys(_what(first) for first, _ in folded)
     return {name: number for number, name in enumerate(names, start=1)}
+
+
+def _what(stage: StageMemory) -> str:
+    """The peak's name without the micro-batch, which differs from stage to stage."""
+    return stage.peak_name.split(", micro-batch ")[0]
 
 
 def _peaks(folded: Sequence[_Fold]) -> Iterator[RenderableType]:
