@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwmodels.collectives import CollectiveModel
+from hwmodels.embeddings import EmbeddingModel
 from hwmodels.gpu import Gpu
 from hwmodels.kernels import KernelModel
 from hwmodels.network import Network
@@ -38,6 +39,10 @@ class Cluster:
     @cached_property
     def kernels(self) -> KernelModel:
         return KernelModel(self.gpu, self.stack, self.power_cap_W)
+
+    @cached_property
+    def embeddings(self) -> EmbeddingModel:
+        return EmbeddingModel(self.gpu, self.stack)
 
     @cached_property
     def collectives(self) -> CollectiveModel:

@@ -35,7 +35,7 @@ PASSES: Mapping[str, float] = {
 }
 """How often the buffer passes a rank, before the factor (n-1)/n of those that leave its own part alone."""
 
-ALGORITHMS = ("auto", "ring", "tree", "hierarchical", "direct", "pairwise", "in-switch")
+ALGORITHMS = ("auto", "ring", "tree", "hierarchical", "direct", "pairwise", "grouped", "in-switch")
 
 # A tree keeps this much of the ring's bandwidth (RCCL src/graph/tuning.cc @0cbce2a7, tree simple, more
 # than two nodes).
@@ -102,7 +102,7 @@ class CollectiveModel:
             return self.send_s(size_bytes, crosses_domains=per_domain == 1, stride=stride)
         names = self.algorithms(kind, ranks)
         if algorithm == "auto":
-            told = ("in-switch", "hierarchical") if kind == "all_to_all" else ("in-switch",)
+            told = ("hierarchical", "grouped") if kind == "all_to_all" else ("in-switch",)
             names = tuple(name for name in names if name not in told)  # libraries do not, unasked
         else:
             if algorithm not in names:
@@ -115,7 +115,7 @@ class CollectiveModel:
         """What a library may choose from. Raises KeyError for an unknown ``kind``."""
         PASSES[kind]
         if kind == "all_to_all":
-            return ("direct",) if ranks.domains == 1 else ("pairwise", "hierarchical")
+            return ("direct", "grouped") if ranks.domains == 1 else ("pairwise", "hierarchical", "grouped")
         if ranks.domains == 1:
             in_switch = kind == "all_reduce" and self.node.scale_up.in_switch_bandwidth_Bps > 0.0
             return ("ring", "in-switch") if in_switch else ("ring",)
@@ -208,6 +208,8 @@ class CollectiveModel:
                 return self._hierarchical_all_to_all_s(size_bytes, ranks)
             case "hierarchical":
                 return self._hierarchical_s(size_bytes, ranks)
+            case "grouped":
+                return self._grouped_s(size_bytes, ranks)
             case "pairwise":
                 return self._pairwise_s(size_bytes, ranks)
             case "in-switch":
@@ -241,9 +243,28 @@ class CollectiveModel:
 
     def _direct_s(self, size_bytes: float, ranks: Ranks) -> float:
         """All-to-all inside a domain: every pair at once, over its own link or the GPU's port."""
+        wire = size_bytes * (ranks.size - 1) / ranks.size / self._all_pairs_Bps(ranks.size)
+        return self._timed_s(1.0, wire, ranks)
+
+    def _all_pairs_Bps(self, group: int) -> float:
+        """What a GPU sends while all pairs of ``group`` GPUs exchange at once: measured, or the bus bandwidth."""
         exchanged = self.node.scale_up.exchange_bandwidth_Bps * self.stack.scale_up_efficiency
-        rate = exchanged or self.scale_up_Bps(ranks.size)
-        return self._timed_s(1.0, size_bytes * (ranks.size - 1) / ranks.size / rate, ranks)
+        return exchanged or self.scale_up_Bps(group)
+
+    def _grouped_s(self, size_bytes: float, ranks: Ranks) -> float:
+        """All-to-all with all sends and receives posted at once: links and NICs work side by side, the slower decides.
+
+        What recommender frameworks get, whose exchanges across nodes keep both busy (docs/models.md). Inside a domain
+        a message has one hop, however many ranks there are.
+        """
+        if ranks.domains == 1:
+            wire = size_bytes * (ranks.size - 1) / ranks.size / self._all_pairs_Bps(ranks.size)
+            return self._inside_s(1.0, wire, min(ranks.size, MEASURED_GROUP))
+        near = ranks.inside - 1
+        inside = near * size_bytes / ranks.size / self._all_pairs_Bps(ranks.inside) if near else 0.0
+        nic = self.exchange_Bps(ranks.size, ranks.stride) * self.stack.p2p_efficiency
+        across = (ranks.size - ranks.inside) * size_bytes / ranks.size / nic
+        return self._timed_s(1.0, max(inside, across), ranks, 1)
 
     def _pairwise_s(self, size_bytes: float, ranks: Ranks) -> float:
         """All-to-all as size-1 exchanges with one partner at a time.

@@ -13,7 +13,8 @@ from hwmodels.gpu import Gpu
 class ScaleUp:
     """The fast links inside one scale-up domain.
 
-    ``kind`` is ``mesh`` (one link per pair), ``switch`` (any pair at full rate) or ``uneven-mesh``.
+    ``kind`` is ``mesh`` (one link per pair), ``switch`` (any pair at full rate), ``uneven-mesh`` or
+    ``bus`` (the host's PCIe tree, priced as a slow switch: what it carries depends on the box).
     Bandwidths are per direction. ``usable_bandwidth_Bps`` is what collectives reach per link (mesh)
     or per GPU (switch). ``bus_bandwidth_Bps`` holds measured bus bandwidth by group size where a
     uniform model does not hold (uneven mesh), ``pair_links`` its links between GPUs i < j of a domain.

@@ -48,4 +48,7 @@ class StackProfile:
     uneven_width_share: float = 0.75
     attention_tile_rows: float = 0.0  # queries that a compute unit takes at a time, forward; 0: not known
     host_launch_s: float = 0.0  # host time per dependent kernel: a floor of compute; 0: the host keeps ahead
+    embedding: Mapping[str, float] = field(
+        default_factory=dict
+    )  # recommenders: hwmodels/embeddings.py; empty where the software trains none
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hwmodels.catalog.describe import kinds_of, listing, rows
 from hwmodels.catalog.errors import UnknownName, nearest_first
-from sim.workload.catalog import architecture, architecture_names
+from sim.workload.catalog import architecture, architecture_names, model_names, recommender, recommender_names
 
 _NOT_FIGURES = ("name", "title", "source", "published_parameters")
 
@@ -40,9 +40,7 @@ class CatalogEntry:
 def catalog_entries() -> tuple[CatalogEntry, ...]:
     """All entries without their figures, kind by kind."""
     hardware = tuple(CatalogEntry(h.kind, h.name, h.title, h.remark) for h in listing())
-    return hardware + tuple(
-        CatalogEntry("model", name, architecture(name).title) for name in architecture_names()
-    )
+    return hardware + tuple(CatalogEntry("model", name, _titled(name)) for name in model_names())
 
 
 def catalog_entry(name: str) -> CatalogEntry:
@@ -52,6 +50,8 @@ def catalog_entry(name: str) -> CatalogEntry:
     """
     if name in architecture_names():
         return _model(name)
+    if name in recommender_names():
+        return _recommender(name)
     try:
         kind = kinds_of(name)[0]
     except UnknownName as unknown:
@@ -63,6 +63,27 @@ def catalog_entry(name: str) -> CatalogEntry:
         for row in rows(kind, name)
     )
     return CatalogEntry(kind, name, heading.title, heading.remark, figures)
+
+
+def _titled(name: str) -> str:
+    return recommender(name).title if name in recommender_names() else architecture(name).title
+
+
+def _recommender(name: str) -> CatalogEntry:
+    """Dense layers, then every table, then the counts that follow from them."""
+    found = recommender(name)
+    own = [field.name for field in fields(found) if field.name not in (*_NOT_FIGURES, "tables")]
+    figures = [CatalogFigure(field, str(getattr(found, field)), found.source, "high") for field in own]
+    for table in found.tables:
+        looked_up = f"{table.lookups:g} lookups per {'position' if table.sequence else 'sample'}"
+        value = f"{table.rows:,} x {table.dim}, {looked_up}"
+        figures.append(CatalogFigure(f"table {table.name}", value, found.source, "high"))
+    for what, count in (
+        ("table_parameters", found.table_parameters),
+        ("dense_parameters", found.dense_parameters),
+    ):
+        figures.append(CatalogFigure(what, f"{count:,}", "follows from the above", "derived"))
+    return CatalogEntry("model", name, found.title, "recommender", tuple(figures))
 
 
 def _model(name: str) -> CatalogEntry:

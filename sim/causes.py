@@ -26,6 +26,7 @@ CAUSES = (
     Cause(
         "streaming", "memory streaming", "norms, activations, casts, cross-entropy: bound by HBM", "#128572"
     ),
+    Cause("embedding", "embedding tables", "rows looked up, reordered and updated", "#4DADEE"),
     Cause("launch", "kernel launches", "gaps between dependent kernels", "#B6DF9B"),
     Cause("recompute", "recomputation", "forward work done again in the backward pass", "#8180FD"),
     Cause(
@@ -38,6 +39,12 @@ CAUSES = (
         "#FEA952",
     ),
     Cause("expert_parallel", "expert-parallel comm.", "tokens on their way to experts and back", "#6E3140"),
+    Cause(
+        "embedding_exchange",
+        "embedding exchange",
+        "ids, vectors of rows and their gradients between ranks",
+        "#DCB8C1",
+    ),
     Cause("data_parallel", "data-parallel comm.", "gradients and parameters that nothing hides", "#F37E47"),
     Cause("pipeline", "pipeline sends", "activations between stages that nothing hides", "#F0E335"),
     Cause("bubble", "pipeline bubble", "waiting for another stage", "#A7A4B0"),
@@ -49,4 +56,11 @@ CAUSES = (
 
 KEYS = tuple(cause.key for cause in CAUSES)
 BY_KEY = {cause.key: cause for cause in CAUSES}
-COMMUNICATION = ("tensor_parallel", "context_parallel", "expert_parallel", "data_parallel", "pipeline")
+COMMUNICATION = (
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "embedding_exchange",
+    "data_parallel",
+    "pipeline",
+)

@@ -160,6 +160,64 @@ class Launches:
 
 
 @dataclass(frozen=True)
+class RowSet:
+    """``lookups`` rows of ``row_bytes`` out of one table or piece of it, which is ``table_bytes`` in all."""
+
+    lookups: float
+    row_bytes: float
+    table_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        return self.lookups * self.row_bytes
+
+
+@dataclass(frozen=True)
+class EmbeddingLookup:
+    """Reads rows at random, sums those of a sample where they are pooled, writes ``written_bytes`` of vectors."""
+
+    rows: tuple[RowSet, ...]
+    written_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        return sum(rows.bytes for rows in self.rows) + self.written_bytes
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class EmbeddingUpdate:
+    """Brings gradients of vectors back to rows and updates them.
+
+    Keys of all lookups are sorted, each lookup gathers ``gradient_bytes`` of its vector's gradient, and each
+    distinct row (``distinct`` of the lookups) moves ``update_bytes``: row and optimizer state, read and written.
+    """
+
+    lookups: float
+    gradient_bytes: float
+    distinct: float
+    update_bytes: float
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Permute:
+    """Reorders vectors between the order of their owners and that of samples: ``bytes`` read and written."""
+
+    bytes: float
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
 class Host:
     """Time outside all kernels: data loader, logging, replica skew. Seconds come from the stack."""
 
@@ -303,7 +361,14 @@ class TokenExchange:
         return self.token_bytes * self.copies * (self.group.size - 1) / self.group.size
 
 
-Kernel = Gemm | GroupedGemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches
-"""What the compute units run, or the gaps between."""
+EmbeddingKernel = EmbeddingLookup | EmbeddingUpdate | Permute
+"""What a recommender's tables ask of the compute units."""
+
+DenseKernel = (
+    Gemm | GroupedGemm | Attention | Stream | CrossEntropy | Optimizer | AccumulateGradients | Launches
+)
+"""All else that the compute units run, or the gaps between."""
+
+Kernel = DenseKernel | EmbeddingKernel
 
 Op = Kernel | HostCopy | LoadBatch | Host | Collective | Shift | TokenExchange

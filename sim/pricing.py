@@ -13,15 +13,18 @@ from sim.ops import (
     Attention,
     Collective,
     CrossEntropy,
+    DenseKernel,
+    EmbeddingLookup,
+    EmbeddingUpdate,
     Gemm,
     GroupedGemm,
     Host,
     HostCopy,
-    Kernel,
     Launches,
     LoadBatch,
     Op,
     Optimizer,
+    Permute,
     Shift,
     Stream,
     TokenExchange,
@@ -138,10 +141,17 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
             return cluster.collectives.seconds(
                 kind, size, group.size, group.per_domain, algorithm, group.stride
             )
+        case EmbeddingLookup(rows, written):
+            reads = [(r.lookups, r.bytes, r.table_bytes) for r in rows]
+            return cluster.embeddings.lookup_s(reads, written)
+        case EmbeddingUpdate(lookups, gradient, distinct, update):
+            return cluster.embeddings.update_s(lookups, gradient, distinct, update)
+        case Permute(size):
+            return cluster.embeddings.permute_s(size)
     return _kernel_s(op, cluster.kernels)
 
 
-def _kernel_s(op: Kernel, kernels: KernelModel) -> float:
+def _kernel_s(op: DenseKernel, kernels: KernelModel) -> float:
     match op:
         case Gemm(m, n, k, dtype):
             return kernels.gemm_s(m, n, k, dtype)

@@ -13,6 +13,7 @@ from sim.ops import Op
 
 COMPUTE, COLLECTIVE, SEND, INPUT = "compute", "collective", "send", "input"  # streams of a role
 TO_HOST, FROM_HOST = "to host", "from host"  # copy engines, one per direction
+IDS = "ids"  # what to look up next travels beside all else
 
 
 @dataclass(frozen=True)

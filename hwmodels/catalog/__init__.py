@@ -95,16 +95,21 @@ def stack_named(name: str) -> StackProfile:
 
 
 @cache
-def newest_stack(gpu_name: str) -> StackProfile:
+def newest_stack(gpu_name: str, *, recommenders: bool = False) -> StackProfile:
     """The newest tuned profile that covers ``gpu_name``, an untuned one only if there is no other.
+
+    Profiles with embedding figures are those of ``recommenders``, all others of transformers.
 
     Raises ``UnknownName`` (kind ``gpu`` or ``stack``) when there is no such GPU or no profile for it.
     """
     gpu(gpu_name)
-    covering = [stack(name) for name in names("stack") if gpu_name in raw("stack", name).get("gpus", ())]
+    listed = [stack(name) for name in names("stack") if gpu_name in raw("stack", name).get("gpus", ())]
+    covering = [profile for profile in listed if bool(profile.embedding) == recommenders]
     if not covering:
-        covered = {gpu for name in names("stack") for gpu in raw("stack", name).get("gpus", ())}
-        hint = f"no profile covers GPU {gpu_name}; GPUs with one: {', '.join(sorted(covered))}"
+        fitting = [p for p in map(stack, names("stack")) if bool(p.embedding) == recommenders]
+        covered = {gpu for profile in fitting for gpu in profile.gpus}
+        what = "of recommenders " if recommenders else ""
+        hint = f"no profile {what}covers GPU {gpu_name}; GPUs with one: {', '.join(sorted(covered))}"
         raise UnknownName("stack", gpu_name, nearest_first(gpu_name, names("stack")), hint)
     return max(covering, key=lambda profile: (profile.tuned, profile.date, profile.name))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hwmodels.gpu import Gpu
     from hwmodels.node import Nic
 
-SCALE_UP_KINDS = ("mesh", "switch", "uneven-mesh")
+SCALE_UP_KINDS = ("mesh", "switch", "uneven-mesh", "bus")
 
 
 def build_node(record: Record, gpu: Callable[[str], Gpu], nic: Callable[[str], Nic]) -> Node:

@@ -28,7 +28,8 @@ def build_stack(record: Record) -> StackProfile:
         "tuned": record.flag("tuned"),
     }
     for field in fields(StackProfile):
-        optional = field.default is not MISSING and field.name.removesuffix("_s") not in record
+        written = field.name.removesuffix("_s")
+        optional = not (field.default is field.default_factory is MISSING) and written not in record
         if field.name not in values and field.name != "figures" and not optional:
             values[field.name] = _read(record, field.name, str(field.type))
     record.facts()
@@ -53,4 +54,5 @@ def _read(record: Record, name: str, annotation: str) -> object:
 
 
 def _table(section: Record, *, whole: bool) -> dict[str, float]:
-    return {key: section.count(key) if whole else section.quantity(key, "number", "bytes") for key in section}
+    dimensions = ("number", "bytes", "time")
+    return {key: section.count(key) if whole else section.quantity(key, *dimensions) for key in section}

@@ -86,7 +86,7 @@ def scale_up_domains(scale_up: ScaleUp, gpus: int) -> SwitchDomains | MeshDomain
     domains do not divide the GPUs, an uneven mesh without a table of links, or one with unreachable GPUs.
     """
     domain = min(scale_up.domain_gpus, gpus)
-    if scale_up.kind == "switch":
+    if scale_up.kind in ("switch", "bus"):
         return SwitchDomains(gpus, domain, scale_up.usable_bandwidth_Bps, ONE_WAY * scale_up.latency_s / 2.0)
     if gpus % domain:
         raise FabricError(f"scale_up.domain_gpus: meshes of {domain} do not divide {gpus} GPUs")

@@ -28,7 +28,7 @@ class Family(Protocol):
 
     @property
     def name(self) -> str:
-        """``transformer`` or ``recommender``: published runs judge only their own."""
+        """``transformer``, ``recommender``, …: published runs judge only their own."""
         ...
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from sim.ledger.fitted import write_fitted
 from sim.ledger.report import LedgerReport, validate
 from sim.ledger.run import LedgerFile
-from sim.ledger.summary import Configuration, Statistic
+from sim.ledger.summary import Configuration, Statistic, by_family
 
 BEGIN, END = "<!-- accuracy:begin -->", "<!-- accuracy:end -->"
 ACCURACY_PAGE = "docs/accuracy.md"
@@ -29,13 +29,15 @@ Row = Sequence[str]
 def accuracy_table(report: LedgerReport) -> str:
     """Markdown for the README: errors on runs never used for fitting, by GPU, tuned and untuned apart."""
     check = [c for c in report.configurations if c.first.run.split == "check"]
-    tuned = [c for c in check if c.first.run.tuned]
+    tuned = [c for c in check if c.first.run.tuned and not c.first.recommender]
     untuned = [c for c in check if not c.first.run.tuned]
+    recommenders = [c for c in check if c.first.run.tuned and c.first.recommender]
     rows = [_statistic_row(f"**{gpu.upper()}**", members) for gpu, members in _by_gpu(tuned)]
     rows += [
         _statistic_row("all, tuned stacks", tuned),
         _statistic_row("all, tuned stacks, without LoRA", [c for c in tuned if not c.first.lora]),
         _statistic_row("untuned runs", untuned),
+        *(_statistic_row(family, members) for family, members in by_family(recommenders).items()),
     ]
     head = ("check runs on", "configurations", "runs", "mean absolute error", "worst")
     return "\n".join([_table(head, [row for row in rows if row]), "", *_remarks(report)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodels import catalog
 from sim.ledger.run import MeasuredRun
+from sim.scenario import machine
 from sim.scenario.yaml_document import plain
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ScoredRun:
     tokens_per_step: float
     global_batch: int
     failure: str = ""
+    recommender: bool = False
     case: Case | None = None  # what decides how much the ledger says about it; None without a prediction
 
     @property
@@ -100,6 +102,7 @@ class ScoredRun:
             "note": self.note,
             "tuned": self.run.tuned,
             "lora": self.lora,
+            "recommender": self.recommender,
             "configuration": self.configuration,
             "memory_errors": list(self.memory_errors),
             "confidence": self.run.confidence,
@@ -150,6 +153,7 @@ class Predictor:
             tokens_per_step=tokens,
             global_batch=training.global_batch,
             failure=failure,
+            recommender=machine.recommender(scenario) is not None,
             case=_case(scenario, run) if result else None,
         )
 

@@ -86,16 +86,19 @@ def configurations(runs: Iterable[ScoredRun]) -> tuple[Configuration, ...]:
 def summary(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     """The ``summary`` of ``sim validate --json``.
 
-    By split: tuned, tuned without and with LoRA, untuned; then the tuned check configurations by GPU and by
-    stack; the memory errors; and how many runs have no prediction.
+    Of transformers, by split: tuned, tuned without and with LoRA, untuned; then the tuned check configurations by
+    GPU and by stack. Then recommenders, whose errors are another model's; the memory errors; and how many runs have
+    no prediction.
     """
-    grouped = configurations(runs)
+    everything = configurations(runs)
+    grouped = [c for c in everything if not c.first.recommender]
     check = [c for c in grouped if c.first.run.split == "check" and c.first.run.tuned]
     return {
         "check": _split(grouped, "check"),
         "fit": _split(grouped, "fit"),
         "check_by_gpu": _by(check, lambda c: c.first.gpu),
         "check_by_stack": _by(check, lambda c: c.first.stack),
+        "recommenders": _recommenders([c for c in everything if c.first.recommender]),
         "memory": _memory(runs),
         "runs": len(runs),
         "not_predicted": sum(1 for run in runs if run.failure),
@@ -112,6 +115,23 @@ def _split(grouped: Iterable[Configuration], split: str) -> dict[str, Any]:
         "untuned": [c for c in members if not c.first.run.tuned],
     }
     return {name: _dict(kind) for name, kind in kinds.items() if kind}
+
+
+def _recommenders(grouped: Sequence[Configuration]) -> dict[str, Any]:
+    """Tuned check configurations by family and by GPU, and those that figures were fitted on."""
+    check = [c for c in grouped if c.first.run.split == "check" and c.first.run.tuned]
+    fit = [c for c in grouped if c.first.run.split == "fit"]
+    kinds = {**by_family(check), **({"fit": fit} if fit else {})}
+    return {name: _dict(kind) for name, kind in kinds.items()} | _by(check, lambda c: c.first.gpu)
+
+
+def by_family(grouped: Iterable[Configuration]) -> dict[str, list[Configuration]]:
+    """Configurations by the family that ranges know them by, in the order of the ledger."""
+    found: dict[str, list[Configuration]] = {}
+    for configuration in grouped:
+        case = configuration.first.case
+        found.setdefault("unknown" if case is None else case.family, []).append(configuration)
+    return found
 
 
 def _by(grouped: Iterable[Configuration], key: Callable[[Configuration], str]) -> dict[str, Any]:

@@ -11,11 +11,17 @@ from sim.scenario.schema import Scenario
 
 def cautions(scenario: Scenario) -> tuple[str, ...]:
     """One sentence each, beginning with the field."""
-    return (
+    common = (
         *_unused_seed(scenario),
         *_background(scenario),
         *_unused_network(scenario),
         *_unused_shares(scenario),
+        *_unknown_bus(scenario),
+    )
+    if machine.recommender(scenario) is not None:
+        return common
+    return (
+        *common,
         *_unused_sharing(scenario),
         *_unused_routing(scenario),
         *_unused_order(scenario),
@@ -66,6 +72,17 @@ def _unused_shares(scenario: Scenario) -> Iterator[str]:
         yield "cluster.degraded.scale_out: has no effect: all GPUs lie in one scale-up domain"
     if given(degraded, "attention") and scenario.training.attention == "unfused":
         yield "cluster.degraded.attention: has no effect: attention is unfused"
+
+
+def _unknown_bus(scenario: Scenario) -> Iterator[str]:
+    """Exchange over a host's PCIe tree: nobody says what a box carries, so its owner should."""
+    links, change = machine.node(scenario).scale_up, scenario.cluster.scale_up
+    given_rate = change is not None and change.usable_bandwidth_Bps is not None
+    if links.kind == "bus" and scenario.gpus > 1 and not given_rate:
+        yield (
+            f"cluster.scale_up.usable_bandwidth: {links.usable_bandwidth_Bps / 1e9:g} GB/s over the host bus is assumed; "
+            "published boxes do half of it to twice as much, and exchanges are known to that factor only"
+        )
 
 
 def _unused_sharing(scenario: Scenario) -> Iterator[str]:

@@ -22,8 +22,10 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from sim.scenario.fields import Number, Text, Whole, worded
+from sim.scenario.inline_recommender import InlineRecommender, describes_a_recommender, recommender_fields
 from sim.workload.architecture import Architecture
 from sim.workload.catalog.mapping import DEFAULTS, MOST, ArchitectureError, architecture_from_mapping
+from sim.workload.recommender import Recommender
 
 Count = Annotated[int, Whole(1, MOST["layers"])]
 Width = Annotated[int, Whole(1, MOST["hidden"])]
@@ -174,36 +176,54 @@ def _plain(value: object) -> object:
     return value
 
 
-UNION_TAGS = frozenset({"<name>", "<inline>", "<built>"})
+UNION_TAGS = frozenset({"<name>", "<inline>", "<recommender>", "<built>", "<built recommender>"})
 """Steps that the choice below adds to the location of an error."""
 
 
 def _kind(value: object) -> str | None:
     if isinstance(value, (Architecture, InlineModel)):
         return "<built>"
-    return "<inline>" if isinstance(value, dict) else "<name>"
+    if isinstance(value, Recommender):
+        return "<built recommender>"
+    if isinstance(value, dict):
+        return "<recommender>" if describes_a_recommender(value) else "<inline>"
+    return "<name>"
 
 
 _Union = Annotated[
     Annotated[str, Text(200), Tag("<name>")]
     | Annotated[InlineModel, Tag("<inline>")]
-    | Annotated[InstanceOf[Architecture], Tag("<built>")],
+    | Annotated[InlineRecommender, Tag("<recommender>")]
+    | Annotated[InstanceOf[Architecture], Tag("<built>")]
+    | Annotated[InstanceOf[Recommender], Tag("<built recommender>")],
     Discriminator(_kind),
 ]
 
 
+def _built(value: Any) -> Any:
+    """A mapping as the model that it describes."""
+    if isinstance(value, InlineModel):
+        return value.architecture()
+    return value.recommender() if isinstance(value, InlineRecommender) else value
+
+
+def _written(value: Any) -> Any:
+    """A model as the mapping that loads to it."""
+    if isinstance(value, Architecture):
+        return inline_fields(value)
+    return recommender_fields(value) if isinstance(value, Recommender) else value
+
+
 class ModelChoice:
-    """Marks a field that takes a catalog name or an inline mapping; the latter becomes an Architecture."""
+    """Marks a field that takes a catalog name or an inline mapping; the latter becomes the model it describes."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         return core_schema.no_info_after_validator_function(
-            lambda value: value.architecture() if isinstance(value, InlineModel) else value,
+            _built,
             handler.generate_schema(_Union),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda value: inline_fields(value) if isinstance(value, Architecture) else value
-            ),
+            serialization=core_schema.plain_serializer_function_ser_schema(_written),
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:

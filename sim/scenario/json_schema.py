@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.scenario.aliases import ALIASES, Alias
 from sim.scenario.inline_model import InlineModel
+from sim.scenario.inline_recommender import InlineRecommender
 from sim.scenario.schema import Scenario
 
 SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
@@ -32,6 +33,9 @@ def json_schema() -> dict[str, Any]:
     inline = InlineModel.model_json_schema(by_alias=True)
     definitions |= inline.pop("$defs", {})
     definitions["InlineModel"] = inline
+    recommender = InlineRecommender.model_json_schema(by_alias=True)
+    definitions |= recommender.pop("$defs", {})
+    definitions["InlineRecommender"] = recommender
     _take_names(schema, definitions)
     _take_short_recompute(definitions["RecomputeSpec"])
     _take_aliases(definitions)
@@ -53,21 +57,19 @@ def schema_text() -> str:
 def _take_names(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Catalog names as an enumeration where a field takes one."""
     from hwmodels import catalog
-    from sim.workload.catalog import architecture_names
+    from sim.workload.catalog import model_names
 
     for properties in (schema["properties"], definitions["ClusterSpec"]["properties"]):
         for name, field in properties.items():
             kind = field.pop("names", None)
             if kind is None:
                 continue
-            known: dict[str, Any] = {
-                "enum": list(architecture_names() if kind == "model" else catalog.names(kind))
-            }
+            known: dict[str, Any] = {"enum": list(model_names() if kind == "model" else catalog.names(kind))}
             for key in ("type", "anyOf", "minLength", "maxLength"):
                 field.pop(key, None)
             other: list[dict[str, Any]] = []
             if kind == "model":
-                other.append({"$ref": "#/$defs/InlineModel"})
+                other += [{"$ref": "#/$defs/InlineModel"}, {"$ref": "#/$defs/InlineRecommender"}]
             if kind == "stack":
                 other.append(_STACK_PATH)
             if kind != "model" and "default" in field:

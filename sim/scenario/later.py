@@ -31,6 +31,34 @@ FIELDS: dict[str, str] = {
 }
 """By dotted path of the field."""
 
+MODELS: dict[str, tuple[str, ...]] = {
+    "layers of linear attention beside softmax attention": (
+        "qwen3-next",
+        "qwen3.5",
+        "kimi-linear",
+        "minimax-01",
+        "minimax-text-01",
+        "minimax-m1",
+        "nemotron-h",
+        "nemotron-nano-9b-v2",
+        "ring-linear",
+        "ling-linear",
+        "granite-4",
+        "falcon-h1",
+        "jamba",
+        "zamba",
+        "bamba",
+        "hymba",
+        "samba",
+        "mamba",
+        "rwkv",
+        "recurrentgemma",
+        "zebra-llama",
+    ),
+    "diffusion transformers": ("flux", "stable-diffusion", "sd3", "dit-xl", "hunyuanvideo", "wan2", "pixart"),
+}
+"""Parts of the names of models, by what they have."""
+
 VALUES: dict[str, frozenset[str]] = {
     "cluster.fabric.kind": frozenset({"fat-tree"}),
     "cluster.scale_up.kind": frozenset({"uneven-mesh"}),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sim.scenario.schema import DegradedSpec, GpuOverride, ScaleUpOverride, Scenario
 from sim.workload.architecture import Architecture
+from sim.workload.recommender import Recommender
 
 if TYPE_CHECKING:
     from hwmodels.gpu import Gpu
@@ -15,8 +16,21 @@ if TYPE_CHECKING:
     from hwmodels.stack import StackProfile
 
 
+def recommender(scenario: Scenario) -> Recommender | None:
+    """The model where it is a recommender; None for a transformer or an unknown name."""
+    from sim.workload.catalog import recommender as catalogued
+    from sim.workload.catalog import recommender_names
+
+    model = scenario.model
+    if isinstance(model, Recommender):
+        return model
+    return catalogued(model) if isinstance(model, str) and model in recommender_names() else None
+
+
 def architecture(scenario: Scenario) -> Architecture:
-    """The model, from the catalog or the scenario itself. Raises UnknownName."""
+    """The transformer, from the catalog or the scenario itself. Raises UnknownName, TypeError for a recommender."""
+    if isinstance(scenario.model, Recommender):
+        raise TypeError(f"{scenario.model.name} is a recommender, no transformer")
     if not isinstance(scenario.model, str):
         return scenario.model
     from sim.workload.catalog import architecture as catalogued
@@ -25,7 +39,7 @@ def architecture(scenario: Scenario) -> Architecture:
 
 
 def stack(scenario: Scenario) -> StackProfile:
-    """The software profile named (or in the file named), or the newest one for the node's GPU; slowed as asked.
+    """The software profile named (or in the file named), or the newest for GPU and model family; slowed as asked.
 
     Raises UnknownName or CatalogError.
     """
@@ -34,7 +48,8 @@ def stack(scenario: Scenario) -> StackProfile:
     if scenario.cluster.stack is not None:
         named = catalog.stack_named(scenario.cluster.stack)
     else:
-        named = catalog.newest_stack(catalog_node(scenario).gpu.name)
+        family = recommender(scenario) is not None
+        named = catalog.newest_stack(catalog_node(scenario).gpu.name, recommenders=family)
     return _launched(_degraded_stack(named, scenario.cluster.degraded), scenario)
 
 
@@ -173,6 +188,10 @@ def _degraded_stack(stack: StackProfile, spec: DegradedSpec | None) -> StackProf
         stack,
         gemm_efficiency={dtype: share * gemm for dtype, share in stack.gemm_efficiency.items()},
         attention_share={way: share * attention for way, share in stack.attention_share.items()},
+        embedding={
+            name: figure * spec.compute if name.endswith("bytes_per_clock") else figure
+            for name, figure in stack.embedding.items()
+        },
         stream_efficiency=stack.stream_efficiency * spec.memory,
         scale_up_efficiency=stack.scale_up_efficiency * spec.scale_up,
         scale_out_efficiency=stack.scale_out_efficiency * spec.scale_out,

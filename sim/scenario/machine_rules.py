@@ -100,7 +100,8 @@ def narrow_state_needs_narrow_compute(scenario: Scenario) -> Iterator[Finding]:
 
 
 def stack_has_the_attention_kernel(scenario: Scenario) -> Iterator[Finding]:
-    if scenario.training.attention != "fused":
+    model = machine.recommender(scenario)
+    if scenario.training.attention != "fused" or (model is not None and model.encoder is None):
         return
     profile = _fitting_stack(scenario)
     if profile is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sim.scenario.finding import Check, Finding, finding
-from sim.scenario.schema import Scenario
+from sim.scenario import later, machine
+from sim.scenario.finding import Check, Finding, finding, given
+from sim.scenario.schema import Scenario, TrainingSpec
 
 _FILE_ENDINGS = (".json", ".yaml", ".yml")
 
@@ -41,9 +42,27 @@ def known_model(scenario: Scenario) -> Iterator[Finding]:
             "model",
         )
         return
-    from sim.workload.catalog import architecture
+    for what, parts in later.MODELS.items():
+        if any(part in name.lower() for part in parts):
+            yield finding(f"{name!r}: {what} are {later.NOT_YET}", "model")
+            return
+    from sim.workload.catalog import UnknownName, architecture, model_names, recommender_names
+    from sim.workload.catalog.errors import nearest_first
 
-    yield from _look_up(architecture, name, "model")
+    if name in recommender_names():
+        return
+    try:
+        architecture(name)
+    except UnknownName:
+        yield finding(str(UnknownName("model", name, nearest_first(name, model_names()))), "model")
+
+
+def sequence_length_is_given(scenario: Scenario) -> Iterator[Finding]:
+    """Only recommenders without sequences do without."""
+    model = machine.recommender(scenario)
+    if not given(scenario.training, "sequence_length") and (model is None or model.encoder is not None):
+        description = TrainingSpec.model_fields["sequence_length"].description
+        yield finding(f"is missing: {description}", "training.sequence_length")
 
 
 def _look_up(entry: Callable[[str], object], name: str, field: str) -> Iterator[Finding]:
@@ -56,4 +75,4 @@ def _look_up(entry: Callable[[str], object], name: str, field: str) -> Iterator[
         yield finding(str(unknown), field)
 
 
-NAME_CHECKS: tuple[Check, ...] = (known_model, known_node, known_stack, known_nic)
+NAME_CHECKS: tuple[Check, ...] = (known_model, sequence_length_is_given, known_node, known_stack, known_nic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
+from sim.scenario import machine
 from sim.scenario.context_rules import CONTEXT_RULES
 from sim.scenario.expert_rules import EXPERT_RULES
 from sim.scenario.finding import Check, Finding
@@ -15,16 +16,17 @@ from sim.scenario.names import NAME_CHECKS
 from sim.scenario.order_rules import ORDER_RULES
 from sim.scenario.partial import Undecided, view
 from sim.scenario.plan_rules import PLAN_RULES
+from sim.scenario.recommender_rules import RECOMMENDER_RULES, tables_have_a_recommender
 from sim.scenario.schema import Scenario
 
-RULES: tuple[Check, ...] = (
-    *MACHINE_RULES,
+COMMON_RULES: tuple[Check, ...] = (*MACHINE_RULES, *INPUT_RULES)
+TRANSFORMER_RULES: tuple[Check, ...] = (
     *PLAN_RULES,
     *ORDER_RULES,
     *EXPERT_RULES,
     *CONTEXT_RULES,
-    *INPUT_RULES,
     *HOST_RULES,
+    tables_have_a_recommender,
 )
 
 
@@ -35,7 +37,17 @@ def broken_rules(scenario: Scenario, broken: AbstractSet[str] = frozenset()) -> 
     """
     unknown = list(_run(NAME_CHECKS, view(scenario, broken)))
     yield from unknown
-    yield from _run(RULES, view(scenario, {*broken, *(finding.fields[0] for finding in unknown)}))
+    seen = view(scenario, {*broken, *(finding.fields[0] for finding in unknown)})
+    yield from _run(COMMON_RULES, seen)
+    yield from _run(_rules_of_the_family(seen), seen)
+
+
+def _rules_of_the_family(scenario: Scenario) -> tuple[Check, ...]:
+    """Rules of an unknown model too: those that need the model are silent about it."""
+    try:
+        return RECOMMENDER_RULES if machine.recommender(scenario) is not None else TRANSFORMER_RULES
+    except Undecided:
+        return TRANSFORMER_RULES
 
 
 def _run(checks: Iterable[Check], scenario: Scenario) -> Iterator[Finding]:

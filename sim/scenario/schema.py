@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sim.axes import AXES, whole_order
+from sim.scenario.embedding_spec import EmbeddingSpec, LengthSpec, TableShardingSpec
 from sim.scenario.fields import (
     AxisOrder,
     LayerChoice,
@@ -23,21 +24,15 @@ from sim.scenario.fields import (
     wrong,
 )
 from sim.scenario.inline_model import ModelChoice
+from sim.scenario.section import Section
 from sim.workload.architecture import Architecture
+from sim.workload.recommender import Recommender
 
 PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "mxfp8", "mxfp4", "nvfp4")
 Precision = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8", "mxfp4", "nvfp4"]
 
 Degree = Annotated[int, Whole(1, 65_536)]
 Name = Annotated[str, Text(100)]
-
-
-class Section(BaseModel):
-    """A mapping of known fields that never changes after loading."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
-    )
 
 
 class GpuOverride(Section):
@@ -385,10 +380,14 @@ class TrainingSpec(Section):
     """What one step computes."""
 
     sequence_length: Annotated[int, Whole(1, 16_777_216)] = Field(
-        description="Tokens per sequence", json_schema_extra={"unit": "tokens"}
+        default=1,
+        description="Tokens per sequence; of a sequence recommender the mean number of positions. Needed, but for "
+        "recommenders without sequences",
+        json_schema_extra={"unit": "tokens"},
     )
     global_batch: Annotated[int, Whole(1, 100_000_000)] = Field(
-        description="Sequences per step over all replicas", json_schema_extra={"unit": "sequences"}
+        description="Sequences (samples of a recommender) per step over all replicas",
+        json_schema_extra={"unit": "sequences"},
     )
     micro_batch: Annotated[int, Whole(1, 1_000_000)] = Field(
         default=1,
@@ -441,6 +440,12 @@ class TrainingSpec(Section):
         description="full: passes are launched as graphs, so that the host does not limit them",
     )
     moe: MoeSpec = Field(default=MoeSpec(), description="Routing, of models with experts")
+    embeddings: EmbeddingSpec = Field(
+        default=EmbeddingSpec(), description="Embedding tables, of recommenders"
+    )
+    lengths: LengthSpec = Field(
+        default=LengthSpec(), description="Lengths of sequences, of recommenders that have some"
+    )
     input: InputSpec | None = Field(
         default=None, description="Input pipeline; default: samples are always there in time"
     )
@@ -546,6 +551,9 @@ class ParallelismSpec(Section):
     gather_dtype: Literal["bf16", "fp8"] = Field(
         default="bf16", description="fsdp: format in which parameters travel when they are gathered"
     )
+    tables: TableShardingSpec = Field(
+        default=TableShardingSpec(), description="Embedding tables, of recommenders"
+    )
     overlap: OverlapSpec = Field(default=OverlapSpec(), description="Communication beside compute, by kind")
     optimizer_barrier: Annotated[bool, Field(strict=True)] = Field(
         default=True,
@@ -570,7 +578,7 @@ class Scenario(Section):
     notes: Annotated[str, Text(10_000, shortest=0)] | None = Field(
         default=None, description="Remarks; not used"
     )
-    model: Annotated[str | Architecture, ModelChoice()] = Field(
+    model: Annotated[str | Architecture | Recommender, ModelChoice()] = Field(
         description="Model of the catalog, or a mapping with its architecture",
         json_schema_extra={"names": "model"},
     )

@@ -11,9 +11,11 @@ from pydantic import BaseModel
 
 from sim.scenario.fields import Quantity
 from sim.scenario.inline_model import inline_fields
+from sim.scenario.inline_recommender import recommender_fields
 from sim.scenario.schema import RecomputeSpec, Scenario
 from sim.scenario.yaml_scalars import NumberTooLong, resolve
 from sim.workload.architecture import Architecture
+from sim.workload.recommender import Recommender
 
 HASH_CHARACTERS = 12
 
@@ -78,6 +80,8 @@ def _plain(value: Any, quantity: Quantity | None) -> Any:
         return _given(value)
     if isinstance(value, Architecture):
         return inline_fields(value)
+    if isinstance(value, Recommender):
+        return recommender_fields(value)
     if isinstance(value, tuple):
         return list(value)
     return _with_unit(value, quantity.dimension) if quantity is not None and value is not None else value

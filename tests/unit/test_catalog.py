@@ -283,7 +283,7 @@ def _stack(**changes: object) -> dict[str, Any]:
         "sources": {"lab": {"title": "Lab notes", "date": "2025-11-12"}},
         "attention_share": {"forward": _figure("0.8"), "backward": _figure("0.7")},
     }
-    plain = {"name", "title", "date", "gpus", "inherits", "tuned", "attention_share", "figures"}
+    plain = {"name", "title", "date", "gpus", "inherits", "tuned", "attention_share", "embedding", "figures"}
     for field in fields(StackProfile):
         if field.name not in plain:
             content[field.name.removesuffix("_s")] = _value(field.name, str(field.type))

@@ -88,6 +88,6 @@ def test_colours_show_on_dark_and_on_light_ground() -> None:
 
 
 def test_keys_are_unique_and_complete() -> None:
-    assert len(set(KEYS)) == len(KEYS) == len(BY_KEY) == 15
+    assert len(set(KEYS)) == len(KEYS) == len(BY_KEY) == 17
     assert set(COMMUNICATION) < set(KEYS)
     assert all(cause.label and cause.description for cause in CAUSES)

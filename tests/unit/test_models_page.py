@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hwmodels import catalog
+from hwmodels.units import UnitError, parse
 from sim.data_paths import measured_dir
 from sim.ledger import load_directory
 from sim.ledger.fitted import MODELS_PAGE, fitted_table, with_fitted
@@ -46,11 +48,16 @@ def test_figures_stand_with_the_profile_that_states_them() -> None:
     for (stack, path), value in values.items():
         entry = catalog.stack(stack)
         name, _, key = path.partition(".")
-        if value.endswith(" s"):
-            assert f"{getattr(entry, f'{name}_s')} s" == value
-            continue
-        found = getattr(entry, name)
-        assert (found[key] if key else found) == float(value)
+        found = getattr(entry, name) if hasattr(entry, name) else getattr(entry, f"{name}_s")
+        assert (found[key] if key else found) == _quantity(value)
+
+
+def _quantity(text: str) -> float:
+    """A figure as a profile writes it: a number, bytes or a time."""
+    for dimension in ("number", "bytes", "time"):
+        with contextlib.suppress(UnitError):
+            return parse(text, dimension)
+    raise AssertionError(text)
 
 
 def test_a_page_without_markers_is_refused() -> None:

@@ -9,7 +9,7 @@ from sim.scenario import ScenarioError, loads
 from sim.scenario.finding import Check
 from sim.scenario.machine import network, node
 from sim.scenario.plan_rules import MOST_CHUNKS
-from sim.scenario.rules import RULES, broken_rules
+from sim.scenario.rules import COMMON_RULES, TRANSFORMER_RULES, broken_rules
 
 DENSE = """\
 model: llama-3.1-8b
@@ -18,6 +18,8 @@ training: {sequence_length: 8192, global_batch: 128, precision: bf16}
 """
 WIDTHS = "layers: 6, hidden: 768, ffn: 3072, heads: 12, vocab: 50304"
 INLINE = DENSE.replace("llama-3.1-8b", f"{{{WIDTHS}}}")
+
+RULES = (*COMMON_RULES, *TRANSFORMER_RULES)  # those of recommenders: test_recommenders.py
 
 # (rule, changes that break it, field, words)
 CASES = [
@@ -684,6 +686,12 @@ CASES = [
         "training.lora.rank",
         "above the width",
     ),
+    (
+        "tables_have_a_recommender",
+        ["training.embeddings={distinct: 0.5}"],
+        "training.embeddings",
+        "is no recommender",
+    ),
 ]
 
 
@@ -747,7 +755,7 @@ def test_a_stack_without_a_format_lists_what_it_has(monkeypatch: pytest.MonkeyPa
     from dataclasses import replace
 
     thin = replace(catalog.newest_stack("mi300x"), gemm_efficiency={"fp16": 0.8}, attention_share={})
-    monkeypatch.setattr(catalog, "newest_stack", lambda gpu: thin)
+    monkeypatch.setattr(catalog, "newest_stack", lambda gpu, *, recommenders: thin)
     with pytest.raises(ScenarioError) as caught:
         loads(DENSE)
     assert [problem.path for problem in caught.value.problems] == [
@@ -758,7 +766,7 @@ def test_a_stack_without_a_format_lists_what_it_has(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_gpu_without_a_stack_is_told_at_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(gpu: str) -> None:
+    def none(gpu: str, *, recommenders: bool) -> None:
         raise catalog.UnknownName("stack", gpu, (), f"no profile covers GPU {gpu}")
 
     monkeypatch.setattr(catalog, "newest_stack", none)

@@ -13,7 +13,7 @@ from sim.scenario import json_schema
 from sim.scenario.aliases import ALIASES, RECOMPUTE_NAMES
 from sim.scenario.json_schema import SCHEMA_FILE, schema_text
 from sim.scenario.schema import ClusterSpec, ParallelismSpec, Scenario, TrainingSpec
-from sim.workload.catalog import architecture_names
+from sim.workload.catalog import model_names
 
 SECTIONS = {
     "cluster": "ClusterSpec",
@@ -45,9 +45,10 @@ def test_a_stack_may_be_a_path(text: str, path: bool) -> None:
 
 
 def test_models_are_names_or_mappings() -> None:
-    names, inline = json_schema()["properties"]["model"]["anyOf"]
-    assert tuple(names["enum"]) == architecture_names()
+    names, inline, recommender = json_schema()["properties"]["model"]["anyOf"]
+    assert tuple(names["enum"]) == model_names()
     assert inline == {"$ref": "#/$defs/InlineModel"}
+    assert recommender == {"$ref": "#/$defs/InlineRecommender"}
 
 
 def test_aliases_are_offered_where_they_belong() -> None:
@@ -63,9 +64,7 @@ def test_required_fields_may_be_spelt_as_an_alias_or_inherited() -> None:
     assert schema["if"] == {"not": {"required": ["extends"]}}
     assert schema["then"]["required"] == ["model", "cluster", "training"]
     spellings = [rule["anyOf"] for rule in schema["then"]["properties"]["training"]["allOf"]]
-    assert [
-        {"required": [name]} for name in ("sequence_length", "seq_length", "seq_len", "max_context_length")
-    ] in spellings
+    assert [{"required": [name]} for name in ("global_batch", "global_batch_size")] in spellings
 
 
 def test_every_reference_has_a_target() -> None:

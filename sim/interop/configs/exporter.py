@@ -13,7 +13,7 @@ from sim.interop.configs.megatron_flags import Flag, model_flags, plan_flags, tr
 from sim.interop.configs.remarks import REMARK, WORDS, is_allowed
 from sim.scenario import Scenario, ScenarioError, to_yaml
 from sim.scenario.errors import shown
-from sim.scenario.machine import architecture
+from sim.scenario.machine import architecture, recommender
 from sim.scenario.yaml_document import parse, plain
 from sim.workload.architecture import Architecture
 
@@ -46,6 +46,8 @@ def export_megatron(scenario: Scenario) -> MegatronScript:
     What it says is read back: a field that comes out otherwise is remarked upon where it is none of
     Megatron's business (the machine, words, routing that a run shows), and refused where it is.
     """
+    if (other := recommender(scenario)) is not None:
+        raise NotExportable((f"model: {other.name} is a recommender: Megatron-LM trains transformers",))
     model = architecture(scenario)
     if unsayable := tuple(_unsayable(model)):
         raise NotExportable(unsayable)
@@ -58,7 +60,7 @@ def export_megatron(scenario: Scenario) -> MegatronScript:
     remarks = {key: given[key] for key in ("name", "notes", "seed", "metrics", "cluster") if key in given}
     if "input" in given["training"]:
         remarks["training.input"] = given["training"]["input"]
-    remarks |= _model_remark(scenario.model)
+    remarks |= _model_remark(scenario.model if isinstance(scenario.model, str) else model)
     found = _read_back(_text(remarks, flags, scenario))
     wrong = dict(_differences(scenario, found.scenario))
     remarks |= {path: value for path, value in wrong.items() if is_allowed(path)}

@@ -14,6 +14,7 @@ import yaml
 
 from sim.workload.catalog.errors import UnknownName, nearest_first
 from sim.workload.catalog.mapping import ArchitectureError, architecture_from_mapping
+from sim.workload.catalog.recommender_files import recommender, recommender_names
 
 if TYPE_CHECKING:
     from sim.workload.architecture import Architecture
@@ -24,6 +25,9 @@ __all__ = [
     "architecture",
     "architecture_from_mapping",
     "architecture_names",
+    "model_names",
+    "recommender",
+    "recommender_names",
     "rows",
 ]
 
@@ -36,6 +40,11 @@ def architecture(name: str) -> Architecture:
     if name not in _models():
         raise UnknownName("model", name, nearest_first(name, architecture_names()))
     return architecture_from_mapping(_models()[name])
+
+
+def model_names() -> tuple[str, ...]:
+    """All known models of all families in alphabetical order."""
+    return tuple(sorted((*architecture_names(), *recommender_names())))
 
 
 @cache
