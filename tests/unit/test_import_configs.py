@@ -423,6 +423,47 @@ def test_hostile_files_are_refused_at_a_place(tmp_path: Path, kind: str, content
     assert text.startswith(str(path))
 
 
+def test_logs_longer_than_a_configuration(tmp_path: Path) -> None:
+    """Only the head is read, behind what torchrun puts before each line."""
+    for kind, name in (("megatron", "megatron_head.log"), ("torchtitan", "titan_head.log")):
+        path = tmp_path / name
+        lines = (CONFIGS / name).read_text().splitlines() + ["step: 2  loss: 11.0 " + "." * 100] * 12_000
+        prefix = "[default0]:" if kind == "megatron" else "[rank0]:"
+        path.write_text("\n".join(line if line.startswith("[") else prefix + line for line in lines) + "\n")
+        assert path.stat().st_size > 1_000_000
+        found = imported(kind, path, nodes={"megatron": 8, "torchtitan": 1}[kind])
+        assert found.scenario == imported(kind, name).scenario
+
+
+def test_a_log_without_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("step: 1  loss: 12.2\n")
+    assert "nor is there a line of a log" in refusal("torchtitan", path)
+
+
+def test_words_of_yaml_1_1_mean_true_and_false(tmp_path: Path) -> None:
+    text = (CONFIGS / "experiments" / "llama_8b.yaml").read_text()
+    more = "      moe_layer_recompute: no\n      use_distributed_optimizer: off\n"
+    path = experiment(tmp_path, text + more)
+    assert imported("primus", path, nodes=1).scenario.parallelism.data_sharding == "ddp"
+    assert "--ignore moe_layer_recompute" in refusal(
+        "primus", experiment(tmp_path, text + more.replace("no", "on", 1))
+    )
+
+
+def test_names_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    text = (CONFIGS / "experiments" / "llama_8b.yaml").read_text()
+    found = imported("primus", experiment(tmp_path, text + '      "\\e[31mred\\n# x": 3\n'), nodes=1)
+    assert any("red" in warning for warning in found.warnings)
+    assert "\x1b" not in "".join(found.warnings) + found.yaml
+    assert loads(found.yaml) == found.scenario
+
+
+def test_an_empty_experiment_is_no_scenario_file(tmp_path: Path) -> None:
+    assert refusal("primus", experiment(tmp_path, "")).endswith(": the file is empty")
+    assert "not a configuration file" in refusal("hf", experiment(tmp_path, "x" * 1_100_000))
+
+
 def command(*arguments: str, folder: Path = CONFIGS) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parents[2])}
     program = [sys.executable, "-m", "sim.cli", *arguments]

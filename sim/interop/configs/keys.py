@@ -13,7 +13,7 @@ import yaml
 
 from sim.interop.configs.draft import Draft
 from sim.interop.configs.request import Request
-from sim.interop.configs.settings import Setting, Settings, Unevaluated, is_nothing
+from sim.interop.configs.settings import FALSE, TRUE, Setting, Settings, Unevaluated, is_nothing
 from sim.scenario.errors import shown
 
 _FOLDER = Path(__file__).parent
@@ -115,7 +115,7 @@ def _check_effect(name: str, setting: Setting, effect: Effect, draft: Draft, req
 def _is_off(value: object, neutral: tuple[object, ...]) -> bool:
     if isinstance(value, Unevaluated):
         return False
-    if is_nothing(value) or value is False or value in ([], {}):
+    if is_nothing(value) or _same(value, False) or value in ([], {}):
         return True
     return any(_same(value, other) for other in neutral)
 
@@ -125,7 +125,7 @@ def _same(value: object, other: object) -> bool:
     if isinstance(value, (dict, list)) or isinstance(other, (dict, list)):
         return value == other
     if isinstance(other, bool):
-        return value is other or str(value).strip().lower() == str(other).lower()
+        return value is other or str(value).strip().lower() in (TRUE if other else FALSE)
     if isinstance(other, (int, float)):
         try:
             return not isinstance(value, bool) and float(str(value)) == other

@@ -20,7 +20,7 @@ from sim.interop.configs.keys import keys
 from sim.interop.configs.megatron import draft_of
 from sim.interop.configs.request import Request
 from sim.interop.configs.settings import Settings, settings_of
-from sim.interop.configs.text_file import MAX_FILES, lies_in, read_text, real
+from sim.interop.configs.text_file import MAX_FILES, lies_in, read_text, real, reworded
 from sim.interop.configs.torchtitan import titan_draft
 from sim.scenario.errors import Position, Problem, ScenarioError, shown
 from sim.scenario.yaml_document import MAX_VALUES, Block, Entry, Items, Node, Scalar, parse
@@ -155,7 +155,11 @@ class _Tree:
         if len(chain) >= MAX_CHAIN or self.files > MAX_FILES:
             raise _error(at, field, f"more than {MAX_CHAIN} files in a chain, or {MAX_FILES} in all")
         name = os.path.normpath(os.fspath(path))
-        tree = parse(read_text(path, at, field), name, self.problems)
+        text = read_text(path, at, field)
+        try:
+            tree = parse(text, name, self.problems)
+        except ScenarioError as error:
+            raise reworded(error) from None
         if not isinstance(tree, Block):
             raise _error(tree.position, "", "a mapping is due here")
         own = self._mapping(tree)

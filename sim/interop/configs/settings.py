@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from sim.scenario.errors import Position, Problem, shown
 from sim.scenario.yaml_document import Block, Node, plain
 
-_TRUE = frozenset({"true", "yes", "on", "1"})
-_FALSE = frozenset({"false", "no", "off", "0"})
+TRUE = frozenset({"true", "yes", "on", "1"})
+FALSE = frozenset({"false", "no", "off", "0"})
 _NOTHING = frozenset({"", "none", "null", "~"})
 
 
@@ -69,9 +69,9 @@ class Settings:
         if value is None or isinstance(value, bool):
             return bool(value)
         word = str(value).strip().lower()
-        if word not in _TRUE | _FALSE:
+        if word not in TRUE | FALSE:
             self.refuse(name, f"{shown(value)}: true or false")
-        return word in _TRUE
+        return word in TRUE
 
     def whole(self, name: str, least: int = 0) -> int | None:
         value = self.value(name)
@@ -114,7 +114,8 @@ def settings_of(block: Block, start: Position, *, separator: str = "") -> dict[s
 
 
 def _walk(block: Block, prefix: str, separator: str, start: Position) -> Iterator[tuple[str, Setting]]:
-    for key, entry in block.entries.items():
+    for written, entry in block.entries.items():
+        key = written if written.isprintable() and len(written) <= 100 else shown(written)
         inner = entry.value
         if separator and isinstance(inner, Block):
             yield from _walk(inner, f"{prefix}{key}{separator}", separator, start)

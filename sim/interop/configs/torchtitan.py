@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,20 @@ from sim.workload.catalog import architecture, architecture_from_mapping
 from sim.workload.catalog.errors import nearest_first
 
 _FLAVORS = Path(__file__).with_name("torchtitan_models.yaml")
+_RANK = re.compile(r"^\[[\w.-]*(?:rank|default)\d+\]:?", re.MULTILINE)  # what torchrun puts before a line
 _DUMP = re.compile(r"(?:Running with (?:configs?|args):\s*|^\s*)(?=[{]|[A-Z]\w*\()", re.MULTILINE)
 
 
 def read_titan(request: Request) -> Draft:
     """The draft of a file's scenario. Raises ScenarioError for an unreadable one."""
     name = os.fspath(request.path)
-    text, start = read_text(request.path), Position(name, 1, 1)
-    found = _DUMP.search(text)
-    if request.path.suffix == ".toml" or found is None:
-        tree = parse_toml(text, name)
+    is_toml, start = request.path.suffix == ".toml", Position(name, 1, 1)
+    text = read_text(request.path, head=not is_toml)
+    if not is_toml:
+        text = _RANK.sub(lambda match: " " * len(match[0]), text)
+    found = None if is_toml else _DUMP.search(text)
+    if found is None:
+        tree = _toml(text, name, is_toml)
     else:
         dumped = parse_literal(text, name, start=found.end(), whole=False)
         if not isinstance(dumped, Block):
@@ -48,6 +53,17 @@ def read_titan(request: Request) -> Draft:
         if isinstance(title.value, str) and title.value.strip():
             draft.put("name", title.value[:200], title.position)
     return draft
+
+
+def _toml(text: str, name: str, is_toml: bool) -> Block:
+    try:
+        return parse_toml(text, name)
+    except ScenarioError as error:
+        if is_toml:
+            raise
+        problem = error.problems[0]
+        message = f"{problem.message}; nor is there a line of a log with 'Running with configs: {{'"
+        raise ScenarioError([replace(problem, message=message)]) from None
 
 
 def titan_draft(given: dict[str, Setting], start: Position, request: Request) -> Draft:
