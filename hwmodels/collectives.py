@@ -242,9 +242,12 @@ class CollectiveModel:
         return inside + across
 
     def _direct_s(self, size_bytes: float, ranks: Ranks) -> float:
-        """All-to-all inside a domain: every pair at once, over its own link or the GPU's port."""
+        """All-to-all inside a domain: every pair at once, over its own link or the GPU's port.
+
+        A message has one hop, however many ranks there are.
+        """
         wire = size_bytes * (ranks.size - 1) / ranks.size / self._all_pairs_Bps(ranks.size)
-        return self._timed_s(1.0, wire, ranks)
+        return self._inside_s(1.0, wire, min(ranks.size, MEASURED_GROUP))
 
     def _all_pairs_Bps(self, group: int) -> float:
         """What a GPU sends while all pairs of ``group`` GPUs exchange at once: measured, or the bus bandwidth."""
@@ -254,12 +257,10 @@ class CollectiveModel:
     def _grouped_s(self, size_bytes: float, ranks: Ranks) -> float:
         """All-to-all with all sends and receives posted at once: links and NICs work side by side, the slower decides.
 
-        What recommender frameworks get, whose exchanges across nodes keep both busy (docs/models.md). Inside a domain
-        a message has one hop, however many ranks there are.
+        What recommender frameworks get, whose exchanges across nodes keep both busy (docs/models.md).
         """
         if ranks.domains == 1:
-            wire = size_bytes * (ranks.size - 1) / ranks.size / self._all_pairs_Bps(ranks.size)
-            return self._inside_s(1.0, wire, min(ranks.size, MEASURED_GROUP))
+            return self._direct_s(size_bytes, ranks)
         near = ranks.inside - 1
         inside = near * size_bytes / ranks.size / self._all_pairs_Bps(ranks.inside) if near else 0.0
         nic = self.exchange_Bps(ranks.size, ranks.stride) * self.stack.p2p_efficiency

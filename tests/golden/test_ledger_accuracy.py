@@ -84,8 +84,12 @@ def test_amd_checks_with_experts_err_by_at_most_7_percent(ledger: LedgerReport) 
     assert mean_error(ledger, "AMD", experts=True, least=20) <= 0.07
 
 
+def test_nvidia_checks_of_dense_models_err_by_at_most_6_percent(ledger: LedgerReport) -> None:
+    assert mean_error(ledger, "NVIDIA", experts=False, least=100) <= 0.06
+
+
 def test_nvidia_checks_with_experts_err_by_at_most_12_percent(ledger: LedgerReport) -> None:
-    assert mean_error(ledger, "NVIDIA", experts=True, least=12) <= 0.12
+    assert mean_error(ledger, "NVIDIA", experts=True, least=30) <= 0.12
 
 
 def test_deepseek_v3_in_maxtext_and_at_scale(ledger: LedgerReport) -> None:

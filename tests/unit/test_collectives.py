@@ -200,6 +200,15 @@ def test_a_broadcast_over_nodes_is_a_ring_or_a_tree() -> None:
         assert ROUND.seconds("broadcast", 1e9, 80, 8, name) == pytest.approx(expected, rel=1e-12)
 
 
+def test_an_exchange_inside_a_wide_domain_hands_nothing_on() -> None:
+    """Over 32 GPUs of an NVL72 it has the latency of eight and its own bytes; a ring has four times as much."""
+    model = cluster("gb200-nvl72", "nemo-2025-gb200").collectives
+    few, many = (model.seconds("all_to_all", 64.0, ranks, 72) for ranks in (8, 32))
+    assert many == pytest.approx(few, rel=1e-3)
+    ratio = model.seconds("all_gather", 64.0, 32, 72) / model.seconds("all_gather", 64.0, 8, 72)
+    assert ratio == pytest.approx(31 / 7, rel=1e-3)
+
+
 def test_a_send_takes_one_link_inside_and_one_nic_outside() -> None:
     assert ROUND.seconds("send", 1e9, 2, 2) == pytest.approx(10 * US + 1e9 / 50e9)
     assert ROUND.seconds("send", 1e9, 2, 1) == pytest.approx(5 * US + 1e9 / 50e9)
