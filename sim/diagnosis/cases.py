@@ -10,9 +10,11 @@ from typing import Any
 from hwmodels.catalog.errors import CatalogError
 from hwmodels.catalog.record import read_yaml
 from sim.data_paths import cases_file
+from sim.diagnosis.measurement import Measurement
+from sim.diagnosis.mechanism import mechanisms
 
 _KEYS = {
-    "id", "url", "date", "found", "mechanisms", "scenario", "measured", "healthy", "slower", "assumed", "note", "notes",
+    "id", "url", "date", "found", "mechanisms", "scenario", "figure", "measured", "healthy", "slower", "assumed", "note", "notes",
     "not_replayed",
 }  # fmt: skip
 
@@ -30,6 +32,7 @@ class ReportedCase:
     found: str
     mechanisms: tuple[str, ...]
     scenario: Mapping[str, Any] | None
+    figure: str  # kind of the figure that was reported: MFU, seconds, …; empty where no run was measured
     measured: str
     healthy: str | None
     slower: float | None
@@ -58,6 +61,7 @@ def _case(fields: Mapping[str, Any]) -> ReportedCase:
         found=fields["found"],
         mechanisms=tuple(fields.get("mechanisms", ())),
         scenario=fields.get("scenario"),
+        figure=fields.get("figure", "") or _kind(fields.get("measured", "")),
         measured=fields.get("measured", ""),
         healthy=fields.get("healthy"),
         slower=fields.get("slower"),
@@ -67,17 +71,34 @@ def _case(fields: Mapping[str, Any]) -> ReportedCase:
     )
 
 
-def priors(keys: Iterable[str], without: str = "") -> dict[str, float]:
-    """How plausible each mechanism is before anything is measured; they and "something else" sum to 1.
+def _kind(measured: str) -> str:
+    return Measurement.read(measured).kind if measured else ""
 
-    Laplace's rule: one more than the reports in which it was found, over all. A report that names several counts for
-    each in part. ``without`` leaves one report out: a case must not vouch for itself.
+
+def priors(possible: Iterable[str], figure: str, without: str = "") -> dict[str, float]:
+    """How plausible each of the ``possible`` mechanisms is for a figure of that kind before it is looked at.
+
+    Laplace's rule twice. First whether the figure was counted wrongly at all: the share of reports of such figures (an MFU,
+    or any other) where that was it. Then which of the mechanisms of either sort that are possible here: the reports that
+    found it, plus one; a report that names several counts for each in part. With "something else" they sum to 1.
+    ``without`` leaves one report out: a case must not vouch for itself.
     """
-    counts = dict.fromkeys(keys, 1.0)
-    for case in reported_cases():
-        if case.id != without:
-            for key in case.mechanisms:
-                if key in counts:
-                    counts[key] += 1.0 / len(case.mechanisms)
-    total = sum(counts.values()) + 1.0
-    return {key: count / total for key, count in counts.items()}
+    reports = [case for case in reported_cases() if case.id != without and case.mechanisms]
+    counts = dict.fromkeys(possible, 1.0)
+    for case in reports:
+        for key in case.mechanisms:
+            if key in counts:
+                counts[key] += 1.0 / len(case.mechanisms)
+    alike = [case for case in reports if (case.figure == "MFU") == (figure == "MFU")]
+    miscounted = sum(_is_counting(case.mechanisms[0]) for case in alike)
+    readings = {key: count for key, count in counts.items() if _is_counting(key)}
+    share = (miscounted + 1.0) / (len(alike) + 2.0) if readings else 0.0
+    others = sum(counts.values()) - sum(readings.values()) + 1.0  # something else
+    return {
+        key: share * count / sum(readings.values()) if key in readings else (1.0 - share) * count / others
+        for key, count in counts.items()
+    }
+
+
+def _is_counting(key: str) -> bool:
+    return mechanisms()[key].area == "counting"

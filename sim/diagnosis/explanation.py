@@ -208,14 +208,15 @@ class _Question:
         self, gap: float, expected_s: float, error: plausibility.ErrorModel
     ) -> list[tuple[Candidate, float]]:
         """Candidates and their weights, most plausible first; what the log itself says before all."""
-        known = mechanisms()
-        prior = priors(known, self.without_case)
+        effects = [
+            (mechanism, found) for mechanism in mechanisms().values() for found in self._effects(mechanism)
+        ]
+        prior = priors((mechanism.key for mechanism, _ in effects), self.figure.kind, self.without_case)
         weighed = []
-        for mechanism in known.values():
-            for found in self._effects(mechanism):
-                weight = prior[mechanism.key] * found.share * error.density(gap, found.low, found.high)
-                weight *= plausibility.sign_factor(self.shown, dict(mechanism.signs or {})) * found.memory
-                weighed.append((mechanism, found, weight))
+        for mechanism, found in effects:
+            weight = prior[mechanism.key] * found.share * error.density(gap, found.low, found.high)
+            weight *= plausibility.sign_factor(self.shown, dict(mechanism.signs or {})) * found.memory
+            weighed.append((mechanism, found, weight))
         other = (1.0 - sum(prior.values())) * plausibility.ANYTHING
         total = other + sum(weight for _, _, weight in weighed)
         ranked = [
