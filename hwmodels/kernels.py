@@ -208,9 +208,14 @@ class KernelModel:
         best = achievable_flops(gpu, _attention_format(gpu), self.power_cap_W)
         return best * share * width / (length * mask)
 
-    def stream_s(self, bytes_moved: float, *, fusible: bool) -> float:
-        """Bytes over achieved HBM bandwidth; ``fusible`` traffic grows on stacks that do not fuse it."""
-        return bytes_moved * (self.stack.streaming_factor if fusible else 1.0) / self.stream_Bps
+    def stream_s(self, bytes_moved: float, *, fusible: bool, by_head: bool = False) -> float:
+        """Bytes over achieved HBM bandwidth; ``fusible`` traffic grows on stacks that do not fuse it.
+
+        Kernels that work ``by_head`` (rotary embedding, norms of queries and keys) read rows of one
+        head's width and reach ``head_kernel_share`` of it.
+        """
+        bandwidth = self.stream_Bps * (self.stack.head_kernel_share if by_head else 1.0)
+        return bytes_moved * (self.stack.streaming_factor if fusible else 1.0) / bandwidth
 
     def cross_entropy_s(self, logits: float, kernel: str) -> float:
         """``kernel``: default (the stack's own), fused or unfused."""

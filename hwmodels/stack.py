@@ -48,7 +48,13 @@ class StackProfile:
     uneven_width_share: float = 0.75
     attention_tile_rows: float = 0.0  # queries that a compute unit takes at a time, forward; 0: not known
     host_launch_s: float = 0.0  # host time per dependent kernel: a floor of compute; 0: the host keeps ahead
+    dispatch_full_rate_units: float = 64.0  # compute units at which a token dispatch kernel fills its links
+    head_kernel_share: float = 1.0  # of streaming bandwidth, kernels that work head by head reach
     embedding: Mapping[str, float] = field(
         default_factory=dict
     )  # recommenders: hwmodels/embeddings.py; empty where the software trains none
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False, compare=False)
+
+    def dispatch_share(self, units: int) -> float:
+        """Part of its bandwidth that a token dispatch reaches on ``units`` compute units (0: enough of them)."""
+        return min(1.0, units / self.dispatch_full_rate_units) if units else 1.0

@@ -101,10 +101,12 @@ class Stream:
     """A memory-bound kernel (norms, activations, casts, optimizer, …) that moves ``bytes``.
 
     ``fusible`` traffic grows with the stack's streaming factor (unfused kernels); the rest does not.
+    ``by_head``: kernels over rows of one attention head's width, slower than others.
     """
 
     bytes: float
     fusible: bool = True
+    by_head: bool = False
 
     @property
     def flops(self) -> float:
@@ -293,7 +295,9 @@ class Collective:
     the matrix products around it.
     """
 
-    kind: str  # "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "send"
+    kind: (
+        str  # "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "broadcast" | "reduce" | "send"
+    )
     bytes: float
     group: Group
     overlapped: bool = False
@@ -341,7 +345,7 @@ class TokenExchange:
     ``token_bytes`` are those of all tokens of one rank. Each goes to ``copies`` places on average;
     ``domain_copies`` 0 is a plain all-to-all, otherwise a token crosses the network once per domain that it
     goes to. ``beside``: what hides it: nothing, the ``experts``' matrix products, or all ``compute``.
-    ``share``: part of the bandwidth that its kernel reaches.
+    ``units``: compute units that its kernel runs on; 0: as many as it needs.
     """
 
     token_bytes: float
@@ -349,7 +353,7 @@ class TokenExchange:
     domain_copies: float
     group: Group
     beside: str = ""
-    share: float = 1.0
+    units: int = 0
 
     @property
     def flops(self) -> float:

@@ -128,7 +128,7 @@ def op_seconds(op: Op, cluster: Cluster) -> float:
             alone = token_exchange_s(
                 cluster.collectives, size, copies, domain_copies, group.size, group.per_domain, group.stride
             )
-            return alone / op.share
+            return alone / cluster.stack.dispatch_share(op.units)
         case Shift():
             return _showing_s(op, cluster)
         case HostCopy(moved, rate):
@@ -172,8 +172,8 @@ def _kernel_s(op: DenseKernel, kernels: KernelModel) -> float:
                 window=op.window,
                 blocks=op.batch * op.heads,
             )
-        case Stream(moved, fusible):
-            return kernels.stream_s(moved, fusible=fusible)
+        case Stream(moved, fusible, by_head):
+            return kernels.stream_s(moved, fusible=fusible, by_head=by_head)
         case CrossEntropy(logits, kernel):
             return kernels.cross_entropy_s(logits, kernel)
         case Optimizer(parameters):

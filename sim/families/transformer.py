@@ -271,8 +271,12 @@ class Transformer:
             names += ["attention_share.forward", "attention_share.backward"]
         else:
             names.append("attention_unfused_passes")
+        if self.model.position == "rope" and self.model.latent is None:
+            names.append("head_kernel_share")
         if self.model.experts is not None:
             names.append("grouped_gemm_efficiency")
+            if workload.routing.dispatch_units is not None:
+                names.append("dispatch_full_rate_units")
         return tuple(names)
 
     @property

@@ -1,11 +1,13 @@
 """Which figures of the stack profiles were fitted, and on which runs: the table of ``docs/models.md``.
 
 A figure is fitted where its file says so itself: the source is ``ledger`` and the note begins with
-"fitted". Figures that another profile inherits or copies are not listed again.
+"fitted". Where the note names runs between backticks these are the ones, else all ``fit`` runs that take the
+figure. Figures that another profile inherits or copies are not listed again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,25 @@ from sim.ledger.report import LedgerReport
 from sim.ledger.score import read_scenario
 
 MODELS_PAGE = "docs/models.md"
+_NAMED = re.compile(r"`([^`]+)`")
 BEGIN, END = "<!-- fitted:begin -->", "<!-- fitted:end -->"
 
 
 def fitted_table(report: LedgerReport) -> str:
-    """Markdown: profile, figure, value and the ``fit`` configurations that reach it."""
+    """Markdown: profile, figure, value and the ``fit`` configurations behind it.
+
+    Raises ``ValueError`` where a note names a run that is not one of them.
+    """
     lines = ["| stack profile | figure | value | fitted on |", "| --- | --- | ---: | --- |"]
     uses = _uses(report)
     for stack in catalog.names("stack"):
-        for path, value in _fitted(stack):
-            runs = ", ".join(f"`{run}`" for run in uses.get((stack, path), ())) or "–"
-            lines.append(f"| {stack} | `{path}` | {value} | {runs} |")
+        for path, figure in _fitted(stack):
+            taken = uses.get((stack, path), [])
+            named = _NAMED.findall(str(figure["note"]))
+            if strange := sorted(set(named) - set(taken)):
+                raise ValueError(f"stack {stack}: {path}: no fit run takes it: {', '.join(strange)}")
+            runs = ", ".join(f"`{run}`" for run in named or taken) or "–"
+            lines.append(f"| {stack} | `{path}` | {figure['value']} | {runs} |")
     return "\n".join(lines)
 
 
@@ -45,8 +55,8 @@ def write_fitted(root: Path, report: LedgerReport) -> None:
     page.write_text(with_fitted(page.read_text(encoding="utf-8"), fitted_table(report)), encoding="utf-8")
 
 
-def _fitted(stack: str) -> Iterator[tuple[str, str]]:
-    """Path and value of every figure that the file of ``stack`` calls fitted."""
+def _fitted(stack: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Path and content of every figure that the file of ``stack`` calls fitted."""
     for key, value in raw("stack", stack).items():
         if not isinstance(value, dict):
             continue
@@ -55,7 +65,7 @@ def _fitted(stack: str) -> Iterator[tuple[str, str]]:
         )
         for path, figure in figures.items():
             if _is_fitted(figure):
-                yield path, str(figure["value"])
+                yield path, figure
 
 
 def _is_fitted(figure: Any) -> bool:

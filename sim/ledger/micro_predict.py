@@ -22,6 +22,9 @@ from sim.ledger.micro_row import (
 # Formats that run on the matrix units at the rate of another: e5m2 as e4m3.
 RATE_AS = {"bf8": "fp8"}
 
+BY_HEAD = ("rotary", "heads forward", "heads backward")
+"""Streaming kernels over rows of one attention head's width."""
+
 
 class NotModelled(ValueError):
     """No model answers for this row."""
@@ -93,7 +96,8 @@ def _stream(row: MicroRow, stream: Stream, machines: Machines) -> float:
     model = machines.kernels(stream.gpu)
     if stream.bytes_moved is None:
         return model.stream_Bps
-    return _figure(row, stream.bytes_moved, model.stream_s(stream.bytes_moved, fusible=False))
+    seconds = model.stream_s(stream.bytes_moved, fusible=False, by_head=stream.op in BY_HEAD)
+    return _figure(row, stream.bytes_moved, seconds)
 
 
 def collective_s(collective: Collective, machines: Machines) -> float:

@@ -21,6 +21,10 @@ ROUTER_BYTES = 20.0
 # Passes over the routed rows: gathered and scattered on the way out, and again on the way back.
 PERMUTE_PASSES = 4.0
 
+# Further passes over the inner width where gate, product and weighting are kernels of their own: forward 7 instead of
+# 3 (silu 2, product 3, weighting 2), backward 11 instead of 5 (3, 5, 3).
+UNFUSED_PASSES = {True: 4.0, False: 6.0}
+
 KEPT_IN_8_BITS = ("fp8", "mxfp8")
 """Formats in which frozen weights stay (``MemoryRequest.linear_bytes``)."""
 
@@ -138,6 +142,8 @@ class RoutedExperts:
         w, experts = self.workload, self.workload.experts
         hidden, inner = float(w.architecture.hidden), experts.ffn / self.layout.experts_tp
         passes = w.activation_passes(forward=forward) * inner
+        if w.routing.grouped_gemm == "legacy":
+            passes += UNFUSED_PASSES[forward] * inner
         if w.routing.dispatch != "fused":
             passes += PERMUTE_PASSES * hidden
         swept = self.rows * (self.layout.ep if w.routing.static_buffer else 1)
@@ -156,11 +162,22 @@ class RoutedExperts:
         if self.layout.ep > 1:
             works.append(Work(self._exchange, CAUSE, 2.0))
         if self.layout.experts_tp > 1:
-            size = self.rows * self.workload.architecture.hidden * self.workload.element_bytes
-            works += [
-                Work(Collective(k, size, self.mesh.etp), CAUSE) for k in ("all_gather", "reduce_scatter")
-            ]
+            works += self._over_tensor_ranks
         return tuple(works)
+
+    @property
+    def _over_tensor_ranks(self) -> tuple[Work, ...]:
+        """Rows gathered over the ranks that share an expert before the experts and summed after.
+
+        Without a capacity every rank has received a different number of rows. Libraries gather such parts
+        as one broadcast per rank in one launch, one after the other, and scatter sums as one reduction per
+        rank (torch ProcessGroupNCCL: ``_broadcast_oop``, ``_reduce_oop``): together a broadcast of all of
+        them, S over the bus instead of S·(n-1)/n.
+        """
+        size = self.rows * self.workload.architecture.hidden * self.workload.element_bytes
+        even = self.workload.routing.capacity_factor is not None
+        kinds = ("all_gather", "reduce_scatter") if even else ("broadcast", "reduce")
+        return tuple(Work(Collective(kind, size, self.mesh.etp), CAUSE) for kind in kinds)
 
     @property
     def _exchange(self) -> TokenExchange:
@@ -175,6 +192,6 @@ class RoutedExperts:
             copies=per_token if plain else hottest * routing.copies(experts, group.size),
             domain_copies=0.0 if plain else hottest * routing.copies(experts, domains),
             group=group,
-            share=routing.dispatch_share,
+            units=0 if plain else routing.dispatch_units or 0,
             beside="experts" if routing.dispatch == "fused" else ("compute" if self.hidden_beside else ""),
         )

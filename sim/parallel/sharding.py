@@ -68,7 +68,7 @@ class Shard:
             *self._gemms(self.workload.layer_linears(kind), self.workload.linear_dtype, ("output",)),
             *self._gemms(self.workload.adapters, self.workload.outer_dtype, ("output",)),
             *self._attention_core(kind, backward=False),
-            self._stream(self.workload.forward_traffic(kind)),
+            *self._stream(self.workload.forward_traffic(kind)),
             *self._tensor_parallel(kind),
             *(self._routed.forward if kind.routed else ()),
             Work(Launches(self.workload.kernels_per_layer(kind)), "launch"),
@@ -81,7 +81,7 @@ class Shard:
             *self._gemms(self.workload.layer_linears(kind), self.workload.linear_dtype, products),
             *self._gemms(self.workload.adapters, self.workload.outer_dtype, ("input", "weight")),
             *self._attention_core(kind, backward=True),
-            self._stream(self.workload.backward_traffic(kind)),
+            *self._stream(self.workload.backward_traffic(kind)),
             *self._tensor_parallel(kind),
             *(self._routed.backward_input if kind.routed else ()),
             *(self._routed.backward_weight if kind.routed else ()),
@@ -96,7 +96,7 @@ class Shard:
             *self._gemms(self.workload.layer_linears(kind), self.workload.linear_dtype, ("input",)),
             *self._gemms(self.workload.adapters, self.workload.outer_dtype, ("input",)),
             *self._attention_core(kind, backward=True),
-            self._stream(self.workload.backward_traffic(kind)),
+            *self._stream(self.workload.backward_traffic(kind)),
             *self._tensor_parallel(kind),
             *(self._routed.backward_input if kind.routed else ()),
             Work(Launches(kernels), "launch"),
@@ -393,9 +393,13 @@ class Shard:
         )
         return Work(op, "attention")
 
-    def _stream(self, traffic: Traffic) -> Work:
+    def _stream(self, traffic: Traffic) -> tuple[Work, ...]:
         hidden = traffic.hidden / (self.layout.tp if self.layout.sequence_parallel else 1)
-        return Work(Stream(self.tokens * (hidden + traffic.sharded / self.layout.tp)), "streaming")
+        rows = Work(Stream(self.tokens * (hidden + traffic.sharded / self.layout.tp)), "streaming")
+        if not traffic.heads:
+            return (rows,)
+        heads = Stream(self.tokens * traffic.heads / self.layout.tp, by_head=True)
+        return (rows, Work(heads, "streaming"))
 
     def _tensor_parallel(self, kind: LayerKind) -> tuple[Work, ...]:
         """Two exchanges per direction and layer, around attention and around the MLP.

@@ -344,8 +344,8 @@ class MoeSpec(Section):
     )
     dispatch_units: Annotated[int, Whole(1, 1024)] | None = Field(
         default=None,
-        description="Compute units that a deduplicated or fused dispatch runs on: fewer than 64 slow it; "
-        "default: as many as it needs",
+        description="Compute units that a deduplicated or fused dispatch runs on: fewer than the stack's "
+        "dispatch_full_rate_units (64 as a rule) slow it; default: as many as it needs",
     )
 
 

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from sim.workload.experts import Experts
 
-UNITS_OF_FULL_RATE = 64
-"""Compute units from which on a dispatch kernel fills its links (assumed; docs/models.md)."""
-
 
 @dataclass(frozen=True)
 class Routing:
@@ -34,13 +31,6 @@ class Routing:
     one_hot: bool = False
     static_buffer: bool = False
     dispatch_units: int | None = None
-
-    @property
-    def dispatch_share(self) -> float:
-        """Part of its bandwidth that a dispatch reaches: in proportion below ``UNITS_OF_FULL_RATE`` units."""
-        if self.dispatch_units is None or self.dispatch == "plain":
-            return 1.0
-        return min(1.0, self.dispatch_units / UNITS_OF_FULL_RATE)
 
     def rows_per_token(self, experts: Experts) -> float:
         """Rows that the experts of the hottest rank compute, per token of one rank."""

@@ -34,16 +34,20 @@ class Linear:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes per token: ``hidden`` scales with the sequence-parallel shard, ``sharded`` with 1/tp."""
+    """Bytes per token: ``hidden`` scales with the sequence-parallel shard, the others with 1/tp.
+
+    ``heads`` are those of kernels that work head by head: rotary embedding, norms of queries and keys.
+    """
 
     hidden: float
     sharded: float
+    heads: float = 0.0
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.hidden + other.hidden, self.sharded + other.sharded)
+        return Traffic(self.hidden + other.hidden, self.sharded + other.sharded, self.heads + other.heads)
 
     def scaled(self, factor: float) -> Traffic:
-        return Traffic(self.hidden * factor, self.sharded * factor)
+        return Traffic(self.hidden * factor, self.sharded * factor, self.heads * factor)
 
 
 @dataclass(frozen=True)
@@ -234,11 +238,26 @@ class Workload:
         values of all heads.
         """
         a = self.architecture
-        heads = 2 * (a.q_width + a.kv_width)
-        if a.latent is not None:
-            heads += 2 * a.heads * a.latent.value_dim
+        activation = self._activation_widths(kind, forward=forward)
         hidden = hidden_passes * a.hidden + 4 * self._latent_width
-        return Traffic(hidden, heads + self._activation_widths(kind, forward=forward))
+        rotated = 2 * (a.q_width + a.kv_width)
+        if a.latent is not None:
+            return Traffic(hidden, rotated + 2 * a.heads * a.latent.value_dim + activation)
+        if a.position != "rope":
+            return Traffic(hidden, rotated + activation)
+        return Traffic(hidden, activation, rotated + self._normed_heads(forward=forward))
+
+    def _normed_heads(self, *, forward: bool) -> int:
+        """Elements that norms of queries and keys add: split off (joined), then normed.
+
+        Forward reads and writes all three parts to make rows contiguous, then reads and writes queries
+        and keys; backward reads two and writes one of the latter.
+        """
+        a = self.architecture
+        if not a.qk_norm:
+            return 0
+        split, normed = 2 * (a.q_width + 2 * a.kv_width), a.q_width + a.kv_width
+        return split + (2 if forward else 3) * normed
 
     @property
     def _latent_width(self) -> int:

@@ -340,6 +340,17 @@ def test_faulty_stacks_are_refused(own_catalog: Path, changes: dict[str, Any], m
         catalog.stack("loop")
 
 
+def test_a_figure_with_a_default_may_be_left_out(own_catalog: Path) -> None:
+    """Kernels over heads stream like others, a dispatch needs 64 units, unless a profile says otherwise."""
+    content = _stack()
+    del content["head_kernel_share"], content["dispatch_full_rate_units"]
+    _write(own_catalog, "lab", content)
+    _write(own_catalog, "slow", _stack() | {"name": "slow", "head_kernel_share": _figure("0.5")})
+    plain = catalog.stack("lab")
+    assert (plain.head_kernel_share, plain.dispatch_full_rate_units) == (1.0, 64.0)
+    assert catalog.stack("slow").head_kernel_share == 0.5
+
+
 def test_a_missing_stack_figure_is_named(own_catalog: Path) -> None:
     content = _stack()
     del content["stream_efficiency"]

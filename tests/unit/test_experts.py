@@ -20,6 +20,7 @@ from sim.ops import (
     Group,
     GroupedGemm,
     Launches,
+    Stream,
     TokenExchange,
 )
 from sim.parallel.activations import saved_by_op
@@ -272,6 +273,50 @@ def test_one_hot_masks_cost_products_quadratic_in_the_sequence() -> None:
     plain, masked = (flops(step({"ep": 8}, {**moe, "one_hot": hot})) for hot in (False, True))
     tokens, layers = 64 * 4096, 3
     assert masked - plain == pytest.approx(5 * 2 * 1.25 * 2 * 4096 * 512 * tokens * layers)
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+def test_rows_of_unequal_ranks_are_gathered_one_broadcast_after_the_other(tp: int) -> None:
+    """Without a capacity S crosses the bus instead of S·(n-1)/n: twice as long over the one link of a pair."""
+    kinds = ({"broadcast", "reduce"}, {"all_gather", "reduce_scatter"})
+    times, sent = [], []
+    for moe, expected in zip(({}, {"capacity_factor": 1.0}), kinds, strict=True):
+        found = step({"tp": tp}, moe, micro_batch=8)
+        works = [w for t in found.program.tasks for w in t.work if w.cause == "expert_parallel"]
+        assert {w.op.kind for w in works if isinstance(w.op, Collective)} == expected
+        times.append(sum(w.count * op_seconds(w.op, found.cluster) for w in works))
+        sent.append(sum(w.count * w.op.wire_bytes for w in works if isinstance(w.op, Collective)))
+    assert sent[0] == pytest.approx(sent[1])
+    assert times[0] / times[1] == pytest.approx(tp / (tp - 1), rel=0.05)
+
+
+def test_norms_of_queries_and_keys_move_what_the_measured_kernels_do() -> None:
+    """Split, two norms and rotary embedding of the micro-benchmark in validation/micro/streams.yaml."""
+    workload = Workload(architecture("qwen3-30b-a3b"), 4096, "bf16")
+    kind = workload.architecture.kind(0)
+    tokens = 8 * 4096
+    assert tokens * workload.forward_traffic(kind).heads == 1879048192
+    assert tokens * workload.backward_traffic(kind).heads == 2181038080
+    bare = Workload(architecture("mixtral-8x7b"), 4096, "bf16")
+    assert bare.forward_traffic(kind).heads == 2 * 2 * (4096 + 1024)
+    assert Workload(architecture("deepseek-v3"), 4096, "bf16").forward_traffic(kind).heads == 0.0
+
+
+def test_legacy_products_weigh_rows_in_kernels_of_their_own() -> None:
+    """4 more passes over k·T·f forward, 6 backward, in each of three layers."""
+    moved = []
+    for kind in ("loop", "legacy"):
+        found = step({"ep": 8}, {"grouped_gemm": kind})
+        works = [w for t in found.program.tasks for w in t.work if isinstance(w.op, Stream)]
+        moved.append(sum(w.count * w.op.bytes for w in works))
+    tokens = 64 / 8 * 4096
+    assert moved[1] - moved[0] == pytest.approx(3 * (4 + 6) * 2 * tokens * 512 * 2.0)
+
+
+def test_few_units_slow_a_dispatch_in_proportion() -> None:
+    stack = catalog.stack("primus-2025-mi355x")
+    assert stack.dispatch_share(0) == stack.dispatch_share(128) == 1.0
+    assert stack.dispatch_share(32) == pytest.approx(32 / stack.dispatch_full_rate_units)
 
 
 def test_a_fused_dispatch_costs_what_its_products_do_not_hide() -> None:

@@ -227,6 +227,12 @@ def test_streaming_kernels_move_their_bytes_at_the_achieved_bandwidth() -> None:
     assert loose.launch_s(14) == pytest.approx(70e-6)
 
 
+def test_kernels_over_heads_reach_their_share_of_the_bandwidth() -> None:
+    slow = with_stack(cluster(), head_kernel_share=0.5).kernels
+    assert slow.stream_s(HBM, fusible=False, by_head=True) == pytest.approx(2.0)
+    assert slow.stream_s(HBM, fusible=False) == pytest.approx(1.0)
+
+
 def test_tile_search_and_model_agree_on_the_machine() -> None:
     """The model asks the tile search about its own number of compute units."""
     half = KernelModel(replace(GPU, compute_units=152), STACK)

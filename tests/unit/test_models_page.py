@@ -60,6 +60,18 @@ def _quantity(text: str) -> float:
     raise AssertionError(text)
 
 
+def test_runs_that_a_note_names_are_the_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure of all 16-bit formats rests on one run, whatever else takes it; a run that does not is an error."""
+    row = next(
+        line for line in fitted_table(fit_report()).splitlines() if "`gemm_efficiency.bf16` | 0.865" in line
+    )
+    assert row.endswith("| `primus-8b-8xmi325x-bf16` |")
+    figure = {"value": "1", "source": "ledger", "note": "fitted on `lumi-175b-128gcd`"}
+    monkeypatch.setattr("sim.ledger.fitted.raw", lambda kind, stack: {"p2p_efficiency": figure})
+    with pytest.raises(ValueError, match="no fit run takes it: lumi-175b-128gcd"):
+        fitted_table(replace(fit_report(), runs=()))
+
+
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="fitted:begin"):
         with_fitted("# The models\n", "table")
