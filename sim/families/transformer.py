@@ -304,7 +304,8 @@ class Transformer:
         kind = self.scenario.training.recompute.kind
         if kind == "none":
             return Recompute(kind, by_stage)
-        return Recompute(kind, by_stage, self.cluster.stack.recompute_early_stop)
+        modules = self.scenario.training.recompute.modules
+        return Recompute(kind, by_stage, self.cluster.stack.recompute_early_stop, modules)
 
     def layout_in_words(self) -> dict[str, object]:
         """Degrees and choices, by the names that results show."""

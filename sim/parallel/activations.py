@@ -22,6 +22,23 @@ MLP_OPS = (
 )
 
 
+MODULE_OPS = {
+    "layernorm": ("norm 1 output", "norm 2 output"),
+    "mla_up_proj": ("q, k, v",),
+    "mlp": ("mlp input projection", "mlp activation"),
+    "moe": (
+        "mlp input projection",
+        "mlp activation",
+        "expert rows",
+        "expert input projection",
+        "expert activation",
+        "router",
+    ),
+    "moe_act": ("expert activation",),
+}
+"""What selective recomputation of a module drops, ``core_attn`` aside; ``mlp`` of dense layers, ``moe`` of routed."""
+
+
 @dataclass(frozen=True)
 class Slice:
     """One rank's share of one micro-batch.
@@ -205,6 +222,7 @@ class LayerActivations:
 
     whole: float
     recomputed: float  # what a recomputed layer keeps
+    rebuilt: float  # what it makes again at once, beside its attention core
     mlp: float  # the part its MLP block keeps
     core: float  # the part its attention core keeps beside q, k, v and output
 
@@ -217,20 +235,23 @@ def layer_activations(
     *,
     routed: bool = False,
 ) -> LayerActivations:
-    """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but the core,
+    """Sizes for the layout's recompute kind: full keeps the layer's input, selective all but its modules,
     operator every second matrix product."""
     saved = saved_by_op(architecture, layout, request, facts, routed=routed)
     whole = sum(saved.values())
     core = sum(attention_core_by_op(architecture, layout, request).values())
+    modules = [m for m in layout.recompute.modules if m != ("mlp" if routed else "moe")]
+    others = sum(saved.get(op, 0.0) for m in modules if m != "core_attn" for op in MODULE_OPS[m])
     kept = {
         "none": whole,
-        "selective": whole - core,
+        "selective": whole - (core if "core_attn" in modules else 0.0) - others,
         "operator": _kept_by_operator(architecture, layout, request, saved),
         "full": saved["norm 1 input"],
     }
     return LayerActivations(
         whole=whole,
         recomputed=kept[layout.recompute.kind],
+        rebuilt=others if layout.recompute.kind == "selective" else whole - kept[layout.recompute.kind],
         mlp=sum(saved.get(op, 0.0) for op in MLP_OPS),
         core=core,
     )

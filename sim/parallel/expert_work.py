@@ -156,6 +156,13 @@ class RoutedExperts:
         return Work(Stream(moved), "streaming")
 
     @property
+    def activation(self) -> Work:
+        """The activation function of the routed rows, forward."""
+        w = self.workload
+        width = w.activation_passes(forward=True) * w.experts.ffn / self.layout.tp
+        return Work(Stream(self.rows * width * w.element_bytes), "streaming")
+
+    @property
     def _exchanges(self) -> tuple[Work, ...]:
         """To the experts and back."""
         works: list[Work] = []

@@ -13,7 +13,7 @@ from sim.parallel.schedule import WEIGHT, held_at_most, orders, placement, slots
 
 @dataclass(frozen=True)
 class Recompute:
-    """``kind``: ``none``, ``selective`` (attention core), ``operator`` or ``full``; layers of each stage, from its first.
+    """``kind``: ``none``, ``selective`` (``modules``), ``operator`` or ``full``; layers of each stage, from its first.
 
     ``early_stop``: recomputation ends once every saved tensor exists again, so the last linear layer
     of a block is not run twice (PyTorch's non-reentrant checkpointing).
@@ -22,6 +22,7 @@ class Recompute:
     kind: str
     layers: tuple[int, ...]  # recomputed layers per stage
     early_stop: bool = False
+    modules: tuple[str, ...] = ("core_attn",)  # selective: parts of a layer, in Megatron-LM's words
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,16 @@ class StageContext:
         return layer.recomputed if held.recomputed else layer.whole
 
     def runs_again(self, held: HeldLayer) -> bool:
-        """Whether a backward pass starts with the layer's forward."""
-        return held.recomputed and self.layout.recompute.kind in ("full", "operator")
+        """Whether a backward pass starts with the layer's forward, or with modules of it."""
+        asked = self.layout.recompute
+        if not held.recomputed or asked.kind == "none":
+            return False
+        return asked.kind != "selective" or self.layers[held.routed].rebuilt > 0.0
+
+    def routes_again(self, held: HeldLayer) -> bool:
+        """Whether its tokens go to the experts once more."""
+        asked = self.layout.recompute
+        return self.runs_again(held) and (asked.kind != "selective" or "moe" in asked.modules)
 
     @property
     def micro_batch_bytes(self) -> float:
@@ -138,7 +146,6 @@ def waiting_bytes(context: StageContext) -> float:
 def layer_backward(context: StageContext, held: HeldLayer, name: str) -> Iterator[Moment]:
     """Backward inside a layer, with its working set where that was made again."""
     layer = context.layers[held.routed]
-    again = context.runs_again(held)
     kind, working_set = _again(context, held)
     gathered = gathered_bytes(context.parameters, context.layout, context.request)
     reduction = reduction_bytes(context.parameters, context.layout, context.request)
@@ -147,7 +154,7 @@ def layer_backward(context: StageContext, held: HeldLayer, name: str) -> Iterato
     # The gradient of the activation has taken the place of the activation itself: only its input's counts.
     mlp = hidden + row * context.architecture.ffn_in_width
     if held.routed:
-        if again:
+        if context.routes_again(held):
             yield dispatch(context, held, name)
         mlp = hidden + _routed_gradients(context)
     where = f"backward of {kind}{name}"
@@ -157,7 +164,9 @@ def layer_backward(context: StageContext, held: HeldLayer, name: str) -> Iterato
         # Gradients of probabilities and scores; parts of other ranks and partial gradients.
         scores = 2.0 * context.part.element_bytes * context.part.score_elements if unfused else 0.0
         scores += context.attention_buffers_bytes
-        selective = context.layout.recompute.kind == "selective" and context.recomputed == len(context.held)
+        asked = context.layout.recompute
+        selective = asked.kind == "selective" and context.recomputed == len(context.held)
+        selective &= "core_attn" in asked.modules
         rebuilt = layer.core if selective and unfused else 0.0
         attention = max(working_set + rebuilt + hidden + scores - layer.mlp, 0.0)
         yield Moment(f"{kind}attention backward", f"{where}, attention", 0.0, attention, gathered, reduction)
@@ -195,7 +204,7 @@ def _again(context: StageContext, held: HeldLayer) -> tuple[str, float]:
     if not context.runs_again(held):
         return "", 0.0
     layer = context.layers[held.routed]
-    return "recomputed ", layer.whole - layer.recomputed
+    return "recomputed ", layer.rebuilt
 
 
 def _routed_gradients(context: StageContext) -> float:

@@ -181,7 +181,7 @@ class Shard:
         """What a recomputed layer runs again before its backward."""
         asked = self.layout.recompute
         if asked.kind == "selective":
-            chosen: tuple[Work, ...] = self._attention_core(kind, backward=False)
+            chosen: tuple[Work, ...] = tuple(w for m in asked.modules for w in self._module(m, kind))
         elif asked.kind == "operator":
             chosen = self._by_operator(forward)
         elif asked.early_stop and not kind.routed:
@@ -190,6 +190,53 @@ class Shard:
         else:
             chosen = forward
         return tuple(Work(w.op, "recompute", w.count) for w in chosen)
+
+    def _module(self, module: str, kind: LayerKind) -> tuple[Work, ...]:
+        """Forward of a part of a layer in Megatron-LM's words; nothing where the layer lacks it.
+
+        An MLP block is taken to launch half of the layer's kernels.
+        """
+        a, w = self.workload.architecture, self.workload
+        match module:
+            case "core_attn":
+                return self._attention_core(kind, backward=False)
+            case "layernorm":  # each reads and writes a hidden state
+                moved = Work(Launches(2), "launch")
+                return (self._stream(Traffic(4.0 * a.hidden * w.element_bytes, 0.0)), moved)
+            case "mla_up_proj":  # and the rotation of queries and keys
+                rotated = Traffic(0.0, 4.0 * a.q_width * w.element_bytes)
+                return (
+                    *self._named(kind, "q_up", "kv_up"),
+                    self._stream(rotated),
+                    Work(Launches(3), "launch"),
+                )
+            case "moe_act" if kind.routed:
+                return (self._routed.activation, Work(Launches(1), "launch"))
+            case "mlp" if not kind.routed:
+                return self._mlp_block(kind, a.ffn, "mlp_in", "mlp_out")
+            case "moe" if kind.routed:
+                return (
+                    *self._routed.forward,
+                    *self._mlp_block(kind, w.experts.shared_ffn, "shared_in", "shared_out"),
+                )
+        return ()
+
+    def _mlp_block(self, kind: LayerKind, width: int, *names: str) -> tuple[Work, ...]:
+        w = self.workload
+        launches = Work(Launches(w.kernels_per_layer(kind) / 2), "launch")
+        if not width:
+            return (launches,)
+        passes = Traffic(0.0, float(w.activation_passes(forward=True) * width * w.element_bytes))
+        works = (*self._named(kind, *names), self._stream(passes), launches)
+        if self.layout.tp == 1:
+            return works
+        if not self.layout.sequence_parallel:
+            return (*works, self._exchange("all_reduce"))
+        return (*works, self._exchange("all_gather"), self._exchange("reduce_scatter"))
+
+    def _named(self, kind: LayerKind, *names: str) -> tuple[Work, ...]:
+        linears = tuple(x for x in self.workload.layer_linears(kind) if x.name in names)
+        return self._gemms(linears, self.workload.linear_dtype, ("output",))
 
     def _by_operator(self, forward: tuple[Work, ...]) -> tuple[Work, ...]:
         """Operator-level checkpointing keeps attention and every second matrix product, in the order

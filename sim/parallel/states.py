@@ -64,7 +64,8 @@ def stage_parameters(
     held = held_layers(architecture, layout, stage)
     layers = len(held)
     routed = sum(layer.routed for layer in held)
-    block, with_experts = (layer_parameters(architecture, layout.tp, routed=r) for r in (False, True))
+    block = layer_parameters(architecture, layout.tp)
+    with_experts = layer_parameters(architecture, layout.tp, routed=architecture.experts is not None)
     experts = rank_experts(architecture, layout)
     further = architecture.mtp_layers if last else 0
     projection = 2.0 * architecture.hidden**2 / layout.tp + 3.0 * architecture.norm_parameters

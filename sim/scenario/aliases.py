@@ -97,6 +97,7 @@ RECOMPUTE_NAMES = (
     "recompute_method",
     "recompute_num_layers",
     "recompute_layer_ids",
+    "recompute_modules",
     "activation_checkpoint",
 )
 """Names in ``training`` that together say what our ``recompute`` says."""
@@ -246,13 +247,9 @@ def _megatron_recompute(given: dict[str, Entry]) -> Node:
     if method not in (None, "block", "uniform"):
         raise _Refused("recompute_method", f"{_words(given['recompute_method'].value)}: block or uniform")
     at = next(iter(given.values())).value.position
-    ids = given.get("recompute_layer_ids")
-    if ids is not None and values["recompute_layer_ids"] is not None:
-        if granularity != "full" or values.get("recompute_num_layers"):
-            raise _Refused(
-                "recompute_layer_ids", "needs recompute_granularity: full, and no recompute_num_layers"
-            )
-        return Block({"layers": replace(ids, key="layers")}, ids.value.position)
+    chosen = _chosen_parts(given, granularity)
+    if chosen is not None:
+        return chosen
     if layers is None or values["recompute_num_layers"] is None:
         return Scalar(str(granularity or "none"), at)
     if granularity != "full":
@@ -266,6 +263,22 @@ def _megatron_recompute(given: dict[str, Entry]) -> Node:
     if str(values["recompute_num_layers"]) == "0":
         return Scalar("none", at)
     return Block({"layers": replace(layers, key="layers")}, layers.value.position)
+
+
+def _chosen_parts(given: dict[str, Entry], granularity: object) -> Node | None:
+    """Megatron-LM's modules of selective recomputation, or Primus' ids of recomputed layers."""
+    modules, ids = given.get("recompute_modules"), given.get("recompute_layer_ids")
+    if modules is not None and _scalar(modules.value) is not None:
+        if granularity != "selective":
+            raise _Refused("recompute_modules", "needs recompute_granularity: selective")
+        return Block({"modules": replace(modules, key="modules")}, modules.value.position)
+    if ids is None or _scalar(ids.value) is None:
+        return None
+    if granularity != "full" or "recompute_num_layers" in given:
+        raise _Refused(
+            "recompute_layer_ids", "needs recompute_granularity: full, and no recompute_num_layers"
+        )
+    return Block({"layers": replace(ids, key="layers")}, ids.value.position)
 
 
 def _titan_mode(given: dict[str, Entry]) -> Node:

@@ -139,6 +139,33 @@ def operators_are_known(scenario: Scenario) -> Iterator[Finding]:
         )
 
 
+def modules_are_there(scenario: Scenario) -> Iterator[Finding]:
+    """Every module that is recomputed exists in some layer, and its kernels are known."""
+    training, model = scenario.training, machine.architecture(scenario)
+    asked = training.recompute.modules
+    kinds = {kind.routed for kind in model.kinds}
+    lacking = {
+        "mla_up_proj": (model.latent is None, "latent attention"),
+        "moe": (True not in kinds, "experts"),
+        "moe_act": (True not in kinds, "experts"),
+        "mlp": (False not in kinds, "layers without experts"),
+    }
+    for module in asked:
+        lacks, what = lacking.get(module, (False, ""))
+        if lacks:
+            yield finding(f"{module} has no effect: {model.name} has no {what}", "training.recompute.modules")
+    if {"moe", "moe_act"} <= set(asked):
+        yield finding("moe contains moe_act: keep one", "training.recompute.modules")
+    if asked == ("core_attn",):
+        return
+    if training.lora is not None:
+        yield finding(f"modules beside adapters are {NOT_YET}", "training.recompute.modules")
+    if training.precision not in ("bf16", "fp16", "fp32"):
+        yield finding(
+            f"modules but core_attn in {training.precision} are {NOT_YET}", "training.recompute.modules"
+        )
+
+
 EXPERT_RULES: tuple[Check, ...] = (
     experts_divide_over_ranks,
     routing_has_experts,
@@ -148,4 +175,5 @@ EXPERT_RULES: tuple[Check, ...] = (
     experts_have_one_copy,
     adapters_have_a_plain_base,
     operators_are_known,
+    modules_are_there,
 )

@@ -85,9 +85,18 @@ def _take_short_recompute(definition: dict[str, Any]) -> None:
         "required": ["layers"],
         "properties": {"layers": definition["properties"]["layers"]},
     }
+    modules = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["modules"],
+        "properties": {
+            "modules": definition["properties"]["modules"],
+            "kind": {"const": "selective"},
+        },
+    }
     description = definition["description"]
     definition.clear()
-    definition.update({"description": description, "anyOf": [words, layers]})
+    definition.update({"description": description, "anyOf": [words, layers, modules]})
 
 
 def _take_aliases(definitions: dict[str, Any]) -> None:
@@ -99,6 +108,8 @@ def _take_aliases(definitions: dict[str, Any]) -> None:
     training["recompute_granularity"] = {"enum": ["full", "selective", None], "description": origin}
     training["recompute_method"] = {"enum": ["block", "uniform", None], "description": origin}
     training["recompute_num_layers"] = {"type": ["integer", "null"], "minimum": 0, "description": origin}
+    modules = definitions["RecomputeSpec"]["anyOf"][2]["properties"]["modules"]
+    training["recompute_modules"] = {**modules, "description": "means recompute (Megatron-LM)"}
     ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
     training["recompute_layer_ids"] = {
         "anyOf": [ids, {"type": "null"}],

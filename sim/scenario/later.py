@@ -63,6 +63,7 @@ VALUES: dict[str, frozenset[str]] = {
     "cluster.fabric.kind": frozenset({"fat-tree"}),
     "cluster.scale_up.kind": frozenset({"uneven-mesh"}),
     "training.optimizer": frozenset({"sgd", "muon", "adafactor", "lion"}),
+    "training.recompute.modules": frozenset({"shared_experts"}),
     "training.lora.targets": frozenset({"fc1", "fc2", "mlp_in", "mlp_out"}),
     "parallelism.data_sharding": frozenset({"zero-3", "hsdp"}),
 }

@@ -259,11 +259,11 @@ class ClusterSpec(Section):
 
 class RecomputeSpec(Section):
     """What is computed again in the backward pass: ``none``, ``selective``, ``operator``, ``full`` or
-    ``{layers: 21}``, or ``{layers: [0, 1, 5]}``."""
+    ``{layers: 21}``, ``{layers: [0, 1, 5]}``, or ``{modules: [core_attn, moe_act]}``."""
 
     kind: Literal["none", "selective", "operator", "full"] = Field(
         default="none",
-        description="selective: the attention core only; operator: every second matrix product and all "
+        description="selective: the attention core, or modules; operator: every second matrix product and all "
         "element-wise kernels (TorchTitan's selective mode)",
     )
     layers: Annotated[int | tuple[int, ...], LayerChoice(Whole(1, 10_000), Whole(0, 9_999))] | None = Field(
@@ -273,12 +273,22 @@ class RecomputeSpec(Section):
         "others",
     )
 
+    modules: tuple[Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act"], ...] = Field(
+        default=("core_attn",),
+        description="selective: which parts of every layer, in Megatron-LM's words; mlp: of dense layers; moe: the whole "
+        "routed block, its exchanges too",
+        min_length=1,
+        max_length=6,
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, str) and value in {"none", "selective", "operator", "full"}:
             return {"kind": value}
         if isinstance(value, dict):
+            if "modules" in value and "layers" not in value:
+                return {"kind": "selective", **value}
             return {"kind": "full", **value} if "layers" in value else value
         if isinstance(value, cls):
             return value
@@ -288,6 +298,10 @@ class RecomputeSpec(Section):
     def _layers_of_full(self) -> RecomputeSpec:
         if self.layers is not None and self.kind != "full":
             raise worded("layers belongs to full recompute: write {layers: N} or {layers: [0, 1, 5]}")
+        if self.modules != ("core_attn",) and self.kind != "selective":
+            raise worded("modules belong to selective recompute: write {modules: [core_attn, ...]}")
+        if len(set(self.modules)) != len(self.modules):
+            raise worded("modules names each part once")
         return self
 
 

@@ -90,6 +90,7 @@ def test_megatron_spreads_sharding_over_two_switches(switches: str, sharding: st
         ("recompute_granularity: full", "full", None),
         ("recompute_granularity: full, recompute_num_layers: 5", "full", 5),
         ("recompute_granularity: full, recompute_layer_ids: [5, 0, 1]", "full", (0, 1, 5)),
+        ("recompute_granularity: selective, recompute_modules: [core_attn, mlp]", "selective", None),
         ("recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1", "full", None),
         ("recompute_granularity: full, recompute_method: block, recompute_num_layers: 0", "none", None),
         ("activation_checkpoint: {mode: none}", "none", None),

@@ -79,6 +79,7 @@ def test_stated_defaults() -> None:
         ("full", "full", None),
         ("{layers: 21}", "full", 21),
         ("{layers: [31, 0, 5]}", "full", (0, 5, 31)),
+        ("{modules: [layernorm, mlp]}", "selective", None),
     ],
 )
 def test_recompute_in_its_forms(written: str, kind: str, layers: int | tuple[int, ...] | None) -> None:
@@ -210,6 +211,15 @@ def test_null_takes_an_inherited_field_back_to_its_default() -> None:
         ("a.b.c.d.e.f.g.h.i=1", "no field lies that deep"),
         ("training.recompute={layers: [1.5]}", "training.recompute.layers: [1.5]: a whole number"),
         ("training.recompute={layers: [2, 2]}", "training.recompute.layers: names each layer once"),
+        ("training.recompute={modules: [mlp, mlp]}", "training.recompute: modules names each part once"),
+        (
+            "training.recompute={kind: full, modules: [mlp]}",
+            "training.recompute: modules belong to selective",
+        ),
+        (
+            "training.recompute={modules: [shared_experts]}",
+            "training.recompute.modules.0: 'shared_experts' is not modelled yet",
+        ),
     ],
 )
 def test_a_faulty_override_is_located_at_itself(override: str, words: str) -> None:

@@ -554,6 +554,18 @@ CASES = [
         "only the first and the last part",
     ),
     (
+        "modules_are_there",
+        ["training.recompute={modules: [moe]}"],
+        "training.recompute.modules",
+        "moe has no effect: llama-3.1-8b has no experts",
+    ),
+    (
+        "modules_are_there",
+        ["training.recompute={modules: [layernorm]}", "training.precision=fp8"],
+        "training.recompute.modules",
+        "modules but core_attn in fp8 are not modelled yet",
+    ),
+    (
         "recompute_has_layers",
         ["training.recompute={layers: [0, 32]}"],
         "training.recompute.layers",
