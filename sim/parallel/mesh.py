@@ -6,7 +6,7 @@ pipeline stages are furthest apart (docs/adr/015).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 
 from sim.ops import Group
@@ -156,10 +156,10 @@ class Mesh:
         copies = self.layout.placement.copies
         if copies == 1:
             return group
-        inside = copies if self.layout.gpus <= self.domain_gpus else 1
-        apart = self.layout.gpus // self.layout.pp * (self.layout.pp - 1)
-        stride = group.stride if group.size > 1 else apart
-        return Group(group.axis, group.size * copies, group.per_domain * inside, stride)
+        last = self.layout.pp - 1
+        inside = copies if self._together(0, last) else 1
+        stride = group.stride if group.size > 1 else self.layout.axes.stride("pp") * last
+        return replace(group, size=group.size * copies, per_domain=group.per_domain * inside, stride=stride)
 
     def _group(self, axis: str, size: int, stride: int) -> Group:
         """Groups that do not tile a domain straddle its border; the worst-placed one is priced."""

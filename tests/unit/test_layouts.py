@@ -109,3 +109,17 @@ def test_a_tied_embedding_joins_first_and_last_stage(
 
 def test_gpus_are_the_product_of_the_degrees() -> None:
     assert layout(8, 16, 128).gpus == 16384
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "dp", "expected"),
+    [
+        (1, 4, 2, Group("dp", 4, 4, 1)),  # all in one node
+        (8, 2, 1, Group("dp", 2, 1, 8)),  # no replicas: the mirrored stages alone
+        (2, 4, 4, Group("dp", 8, 4, 2)),  # a stage fills a node, its mirror image another
+    ],
+)
+def test_copies_of_a_model_exchange_gradients_across_mirrored_stages(
+    tp: int, pp: int, dp: int, expected: Group
+) -> None:
+    assert Mesh(layout(tp, pp, dp, microbatches=16, schedule="dualpipe"), 8).dp == expected
