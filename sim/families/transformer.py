@@ -12,12 +12,14 @@ from sim.engine.timeline import Timeline
 from sim.families.memory_series import memory_records
 from sim.parallel.activations import layer_activations
 from sim.parallel.buckets import Buckets
+from sim.parallel.cuts import balanced, even, with_ends
 from sim.parallel.feed import Feed, loaders_per_host
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage, stage_contexts
 from sim.parallel.mesh import Mesh
 from sim.parallel.moments import StageContext
 from sim.parallel.offload import ActivationOffload, OptimizerOffload
+from sim.parallel.placement import Placement
 from sim.parallel.plan import build_program
 from sim.parallel.schedule import placement
 from sim.parallel.strategy import Strategy
@@ -63,7 +65,7 @@ class Transformer:
     def layout(self) -> Layout:
         asked, training = self.scenario.parallelism, self.scenario.training
         place = placement(asked.schedule, asked.pp, asked.virtual_stages)
-        parts = part_layers(self.model.layers, place.depth, asked.layout) * place.copies
+        parts = self._cuts(place) * place.copies
         recomputed = self._recomputed(parts[: place.depth]) * place.copies
         return Layout(
             tp=asked.tp,
@@ -283,6 +285,16 @@ class Transformer:
     def formats(self) -> tuple[str, ...]:
         return tuple(sorted({self.workload.linear_dtype, self.workload.outer_dtype}))
 
+    def _cuts(self, place: Placement) -> tuple[int, ...]:
+        """Layers of each part of one copy of the model, in model order."""
+        asked, layers = self.scenario.parallelism, self.model.layers
+        if asked.first_stage_layers is not None or asked.last_stage_layers is not None:
+            return with_ends(layers, place, asked.first_stage_layers, asked.last_stage_layers)
+        if asked.layout == "balanced":
+            costs = [self.workload.layer_weight(kind) for kind in self.model.kinds]
+            return balanced(costs, self.workload.head_weight, place.depth)
+        return part_layers(layers, place.depth, asked.layout)
+
     def _recomputed(self, parts: tuple[int, ...]) -> tuple[int, ...]:
         """Recomputed layers of each part of the model."""
         asked = self.scenario.training.recompute
@@ -332,12 +344,5 @@ class Transformer:
 
 
 def part_layers(layers: int, parts: int, asked: str | tuple[int, ...]) -> tuple[int, ...]:
-    """Layers of each stage, or of each virtual one in model order.
-
-    ``auto``: as even as they go, the extra ones first. The last part carries the output projection, so it
-    is the last to get an extra layer.
-    """
-    if not isinstance(asked, str):
-        return asked
-    share, extra = divmod(layers, parts)
-    return tuple(share + (1 if part < extra else 0) for part in range(parts))
+    """Layers of each stage, or of each virtual one in model order; ``auto``: as even as they go."""
+    return even(layers, parts) if isinstance(asked, str) else asked

@@ -59,9 +59,17 @@ ALIASES: tuple[Alias, ...] = (
         "pipeline_parallel_schedule",
         "schedule",
         _TITAN,
-        {"1F1B": "1f1b", "GPipe": "gpipe", "Interleaved1F1B": "interleaved", "ZBVZeroBubble": "zbv"},
+        {
+            "1F1B": "1f1b",
+            "GPipe": "gpipe",
+            "Interleaved1F1B": "interleaved",
+            "ZBVZeroBubble": "zbv",
+            "DualPipeV": "dualpipe-v",
+        },
     ),
     Alias("parallelism", "virtual_pipeline_model_parallel_size", "virtual_stages", _MEGATRON),
+    Alias("parallelism", "decoder_first_pipeline_num_layers", "first_stage_layers", _MEGATRON),
+    Alias("parallelism", "decoder_last_pipeline_num_layers", "last_stage_layers", _MEGATRON),
     Alias("parallelism", "use_torch_fsdp2", "data_sharding", _MEGATRON, {True: "fsdp", False: None}),
     Alias(
         "parallelism", "use_distributed_optimizer", "data_sharding", _MEGATRON, {True: "zero-1", False: "ddp"}

@@ -190,16 +190,16 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class StageLayers:
-    """``auto``, or a list of layers per pipeline stage."""
+    """``auto``, ``balanced``, or a list of layers per pipeline stage."""
 
     most_stages: int
     layers: Whole
 
     def check(self, value: object) -> str | tuple[int, ...]:
-        if value == "auto":
-            return "auto"
+        if value in ("auto", "balanced"):
+            return str(value)
         if not isinstance(value, (list, tuple)) or not 0 < len(value) <= self.most_stages:
-            raise wrong("auto, or a list with the number of layers of each stage")
+            raise wrong("auto, balanced, or a list with the number of layers of each stage")
         return tuple(self.layers.check(layers) for layers in value)
 
     def __get_pydantic_core_schema__(
@@ -210,7 +210,7 @@ class StageLayers:
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         item = {"type": "integer", "minimum": self.layers.low, "maximum": self.layers.high}
         listed = {"type": "array", "items": item, "minItems": 1, "maxItems": self.most_stages}
-        return {"anyOf": [{"const": "auto"}, listed]}
+        return {"anyOf": [{"enum": ["auto", "balanced"]}, listed]}
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,33 @@ def layout_covers_the_model(scenario: Scenario) -> Iterator[Finding]:
         )
 
 
+def ends_leave_the_rest(scenario: Scenario) -> Iterator[Finding]:
+    """First and last stage have their own number of layers; every part of the others needs one."""
+    p, layers = scenario.parallelism, machine.architecture(scenario).layers
+    fields = [f for f in ("first_stage_layers", "last_stage_layers") if getattr(p, f) is not None]
+    where = [f"parallelism.{field}" for field in fields]
+    if not fields:
+        return
+    if p.pp < 2:
+        yield finding("has no effect with pp: 1: remove it", where[0])
+        return
+    if p.layout != "auto":
+        yield finding("beside layout: keep one of the two", where[0])
+    if scenario.parts != p.pp * p.virtual_stages or p.schedule == "dualpipe":
+        yield finding(f"with schedule: {p.schedule} write layout, a list", where[0])
+        return
+    for field in fields:
+        if getattr(p, field) % p.virtual_stages:
+            yield finding(
+                f"{getattr(p, field)} must divide over {p.virtual_stages} virtual stages",
+                f"parallelism.{field}",
+            )
+    rest = layers - sum(getattr(p, field) for field in fields)
+    others = (p.pp - len(fields)) * p.virtual_stages
+    if rest < others or (rest and not others):
+        yield finding(f"leaves {rest} of {layers} layers for {others} other parts", *where)
+
+
 def recompute_has_layers(scenario: Scenario) -> Iterator[Finding]:
     wanted, p = scenario.training.recompute.layers, scenario.parallelism
     if wanted is None:
@@ -155,6 +182,8 @@ def recompute_has_layers(scenario: Scenario) -> Iterator[Finding]:
             )
         return
     largest = ceil(layers / scenario.parts) if isinstance(p.layout, str) else max(p.layout)
+    if p.layout == "balanced" or p.first_stage_layers or p.last_stage_layers:
+        largest = layers  # of a stage: at most
     if wanted > largest:
         where = (
             f"the {layers} layers of the model" if p.pp == 1 else f"the {largest} layers of the largest stage"
@@ -328,6 +357,7 @@ PLAN_RULES: tuple[Check, ...] = (
     step_is_short_enough_to_simulate,
     stages_have_layers,
     layout_covers_the_model,
+    ends_leave_the_rest,
     recompute_has_layers,
     schedule_has_a_pipeline,
     virtual_stages_are_interleaved,

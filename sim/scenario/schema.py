@@ -515,9 +515,20 @@ class ParallelismSpec(Section):
     virtual_stages: Annotated[int, Whole(1, 1024)] = Field(
         default=1, description="interleaved: parts of the model that each stage holds"
     )
-    layout: Annotated[Literal["auto"] | tuple[int, ...], StageLayers(1024, Whole(0, 10_000))] = Field(
-        default="auto",
-        description="Layers of each pipeline stage, or of each virtual one in model order; auto: as even as they go",
+    layout: Annotated[Literal["auto", "balanced"] | tuple[int, ...], StageLayers(1024, Whole(0, 10_000))] = (
+        Field(
+            default="auto",
+            description="Layers of each pipeline stage, or of each virtual one in model order; auto: as even as they go; "
+            "balanced: the dearest part by FLOPs costs least, output layer counted",
+        )
+    )
+    first_stage_layers: Annotated[int, Whole(1, 10_000)] | None = Field(
+        default=None,
+        description="Layers of the first stage; the others share the rest; default: as layout says",
+    )
+    last_stage_layers: Annotated[int, Whole(1, 10_000)] | None = Field(
+        default=None,
+        description="Layers of the last stage; the others share the rest; default: as layout says",
     )
     data_sharding: Literal["ddp", "zero-1", "zero-2", "fsdp"] = Field(
         default="zero-1",

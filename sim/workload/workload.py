@@ -343,6 +343,22 @@ class Workload:
         attention = self._attention_flops_per_token(masked=convention != "palm")
         return per_weight * weights + attention + self._adapter_flops_per_token
 
+    def layer_weight(self, kind: LayerKind) -> float:
+        """What a token costs in one layer, in weights that it would meet once: FLOPs over two, forward."""
+        a = self.architecture
+        linear = float(sum(x.inputs * x.outputs for x in self.layer_linears(kind)))
+        if kind.routed:
+            linear += self.router.inputs * self.router.outputs + self.experts.top_k * a.expert_parameters
+        seen = self.sequence_length * (visible_share(self.sequence_length, kind.window) if a.causal else 1.0)
+        return linear + seen * a.heads * (a.head_dim + a.value_dim)
+
+    @property
+    def head_weight(self) -> float:
+        """The same of the output layer, and of what predicts further tokens."""
+        a = self.architecture
+        further = self.layer_weight(a.kind(a.layers - 1)) + a.vocab * a.hidden + 2.0 * a.hidden**2
+        return float(a.vocab * a.hidden) + (a.mtp_layers * further if a.mtp_layers else 0.0)
+
     @property
     def _active_linear_weights(self) -> int:
         """Linear weights that a token meets in all layers, those of further tokens' prediction included."""

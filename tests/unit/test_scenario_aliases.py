@@ -205,8 +205,8 @@ def test_every_alias_means_a_field_and_hides_none(alias: object) -> None:
         ),
         (
             "",
-            "pp: 2, pipeline_parallel_schedule: DualPipeV",
-            "scenario.yaml:4:50: parallelism.pipeline_parallel_schedule: 'DualPipeV': one of '1F1B'",
+            "pp: 2, pipeline_parallel_schedule: LoopedBFS",
+            "scenario.yaml:4:50: parallelism.pipeline_parallel_schedule: 'LoopedBFS': one of '1F1B'",
         ),
     ],
 )

@@ -554,6 +554,42 @@ CASES = [
         "only the first and the last part",
     ),
     (
+        "ends_leave_the_rest",
+        ["parallelism={first_stage_layers: 3}"],
+        "parallelism.first_stage_layers",
+        "no effect with pp: 1",
+    ),
+    (
+        "ends_leave_the_rest",
+        ["parallelism={pp: 2, first_stage_layers: 16, layout: [16, 16]}"],
+        "parallelism.first_stage_layers",
+        "beside layout",
+    ),
+    (
+        "ends_leave_the_rest",
+        ["parallelism={pp: 4, last_stage_layers: 30}"],
+        "parallelism.last_stage_layers",
+        "leaves 2 of 32 layers for 3 other parts",
+    ),
+    (
+        "ends_leave_the_rest",
+        ["parallelism={pp: 2, first_stage_layers: 16, last_stage_layers: 15}"],
+        "parallelism.first_stage_layers",
+        "leaves 1 of 32 layers for 0 other parts",
+    ),
+    (
+        "ends_leave_the_rest",
+        ["parallelism={pp: 2, last_stage_layers: 16, schedule: zbv}"],
+        "parallelism.last_stage_layers",
+        "with schedule: zbv write layout, a list",
+    ),
+    (
+        "ends_leave_the_rest",
+        ["parallelism={pp: 4, first_stage_layers: 5, schedule: interleaved, virtual_stages: 2}"],
+        "parallelism.first_stage_layers",
+        "5 must divide over 2 virtual stages",
+    ),
+    (
         "modules_are_there",
         ["training.recompute={modules: [moe]}"],
         "training.recompute.modules",
