@@ -144,6 +144,7 @@ def test_dualpipe_refuses_what_it_cannot_run(
 # -- promises --------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(pipelines())
 def test_every_stage_runs_every_pass_of_its_parts_once(case: tuple[str, int, int, int]) -> None:
     schedule, stages, microbatches, chunks = case
@@ -160,6 +161,7 @@ def test_every_stage_runs_every_pass_of_its_parts_once(case: tuple[str, int, int
         assert sorted(order) == sorted(due)
 
 
+@settings(deadline=None)
 @given(pipelines())
 def test_no_stage_waits_for_ever(case: tuple[str, int, int, int]) -> None:
     schedule, stages, microbatches, chunks = case
@@ -191,6 +193,7 @@ def layout(schedule: str, stages: int, microbatches: int, chunks: int = 1) -> La
     )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(pipelines(("1f1b", "gpipe")))
 def test_closed_forms_of_what_is_in_flight_are_those_of_the_order(case: tuple[str, int, int, int]) -> None:
     schedule, stages, microbatches, _ = case
@@ -199,6 +202,7 @@ def test_closed_forms_of_what_is_in_flight_are_those_of_the_order(case: tuple[st
         assert plan.in_flight(stage) == held_at_most(order, (1.0,) * stages)
 
 
+@settings(deadline=None)
 @given(pipelines(("interleaved",)))
 def test_interleaved_holds_2_p_minus_r_minus_1_plus_v_minus_1_p_plus_1_chunks(
     case: tuple[str, int, int, int],
