@@ -202,12 +202,12 @@ class Shard:
                 return self._attention_core(kind, backward=False)
             case "layernorm":  # each reads and writes a hidden state
                 moved = Work(Launches(2), "launch")
-                return (self._stream(Traffic(4.0 * a.hidden * w.element_bytes, 0.0)), moved)
+                return (*self._stream(Traffic(4.0 * a.hidden * w.element_bytes, 0.0)), moved)
             case "mla_up_proj":  # and the rotation of queries and keys
                 rotated = Traffic(0.0, 4.0 * a.q_width * w.element_bytes)
                 return (
                     *self._named(kind, "q_up", "kv_up"),
-                    self._stream(rotated),
+                    *self._stream(rotated),
                     Work(Launches(3), "launch"),
                 )
             case "moe_act" if kind.routed:
@@ -227,7 +227,7 @@ class Shard:
         if not width:
             return (launches,)
         passes = Traffic(0.0, float(w.activation_passes(forward=True) * width * w.element_bytes))
-        works = (*self._named(kind, *names), self._stream(passes), launches)
+        works = (*self._named(kind, *names), *self._stream(passes), launches)
         if self.layout.tp == 1:
             return works
         if not self.layout.sequence_parallel:
