@@ -345,7 +345,8 @@ class TokenExchange:
     ``token_bytes`` are those of all tokens of one rank. Each goes to ``copies`` places on average;
     ``domain_copies`` 0 is a plain all-to-all, otherwise a token crosses the network once per domain that it
     goes to. ``beside``: what hides it: nothing, the ``experts``' matrix products, or all ``compute``.
-    ``units``: compute units that its kernel runs on; 0: as many as it needs.
+    ``units``: compute units that its kernel runs on, and that it takes from what runs beside it; 0: as many as it
+    needs, and it slows that like any collective.
     """
 
     token_bytes: float

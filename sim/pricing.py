@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwmodels.cluster import Cluster
@@ -29,7 +30,8 @@ from sim.ops import (
     Stream,
     TokenExchange,
 )
-from sim.program import COMPUTE, Program, Task, Work
+from sim.program import COMPUTE, Program, Work
+from sim.windows import Window, stretch
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,23 @@ class Price:
     parts: tuple[Part, ...]
 
 
+@dataclass(frozen=True)
+class StreamTime:
+    """Seconds that collectives inside a compute task take of the collective stream: shown, or hidden by it."""
+
+    exposed_s: float = 0.0
+    hidden_s: float = 0.0
+
+
+NOTHING = StreamTime()
+
+
 def price(program: Program, cluster: Cluster) -> tuple[Price, ...]:
     """One price per task id, windows applied."""
     pricer = _Pricer(cluster)
     base = [pricer.work(task.work) for task in program.tasks]
-    return tuple(_stretched(program, base, cluster.stack.overlap_slowdown))
+    inside = [pricer.inside(task.work) if program.one_stream else NOTHING for task in program.tasks]
+    return tuple(_stretched(program, base, cluster.stack.overlap_slowdown, inside))
 
 
 class _Pricer:
@@ -94,9 +108,9 @@ class _Pricer:
         if fused:  # a kernel that computes on what has arrived: the slower of the two counts
             seconds["expert_parallel"] += max(0.0, fused - experts)
         if beside or routed:
-            slowdown, alone = self._cluster.stack.overlap_slowdown, sum(seconds.values())
+            slowdown, alone = self._slowdown(works, beside, routed), sum(seconds.values())
             together = beside + routed
-            stretched = alone * _stretch(together, alone, slowdown)
+            stretched = alone * stretch(together, alone, slowdown)
             seconds["interference"] += stretched - alone
             left = max(0.0, together - stretched)
             seconds["tensor_parallel"] += left * (beside / together)
@@ -113,6 +127,29 @@ class _Pricer:
             return
         kernels = sum(work.count * work.op.kernels for work in works if isinstance(work.op, Launches))
         seconds["host"] += max(0.0, kernels * each - sum(seconds.values()))
+
+    def _slowdown(self, works: tuple[Work, ...], beside: float, routed: float) -> float:
+        """Of compute beside collectives inside a task; a dispatch that says on how many units it runs takes those."""
+        usual, units = self._cluster.stack.overlap_slowdown, self._cluster.gpu.compute_units
+        beside_compute = (w.op for w in works if isinstance(w.op, TokenExchange) and w.op.beside == "compute")
+        taken = next((op.units for op in beside_compute if op.units), 0)
+        if not taken or not routed:
+            return usual
+        left = (beside / usual + routed * (1.0 - taken / units)) / (beside + routed)
+        return 1.0 / left
+
+    def inside(self, works: tuple[Work, ...]) -> StreamTime:
+        """What a compute task's own collectives take of the collective stream; rings send beside it."""
+        exposed = hidden = 0.0
+        for work in works:
+            if not isinstance(work.op, Collective | TokenExchange):
+                continue
+            seconds = work.count * self.op(work.op)
+            if work.op.overlapped if isinstance(work.op, Collective) else work.op.beside:
+                hidden += seconds
+            else:
+                exposed += seconds
+        return StreamTime(exposed, hidden)
 
     def op(self, op: Op) -> float:
         known = self._ops.get(op)
@@ -191,37 +228,38 @@ def _showing_s(shift: Shift, cluster: Cluster) -> float:
         "send", shift.bytes, group.size, group.per_domain, stride=group.stride
     )
     alone = op_seconds(shift.beside, cluster)
-    stretched = alone * _stretch(moving, alone, cluster.stack.overlap_slowdown)
+    stretched = alone * stretch(moving, alone, cluster.stack.overlap_slowdown)
     return max(stretched, moving) - alone
 
 
-def _stretched(program: Program, base: list[Price], slowdown: float) -> list[Price]:
-    """Slows compute tasks that run beside the collectives of their window."""
-    compute: dict[str, float] = defaultdict(float)
-    beside: dict[str, float] = defaultdict(float)
-    for task, p in zip(program.tasks, base, strict=True):
-        if task.window is not None:
-            (compute if task.stream == COMPUTE else beside)[task.window] += p.seconds
-    return [_slowed(task, p, compute, beside, slowdown) for task, p in zip(program.tasks, base, strict=True)]
+def _stretched(
+    program: Program, base: list[Price], slowdown: float, inside: list[StreamTime]
+) -> Iterator[Price]:
+    """Slows compute tasks that run beside the collectives of their window, and these where they take turns."""
+    windows: dict[str, Window] = defaultdict(Window)
+    for task, p, taken in zip(program.tasks, base, inside, strict=True):
+        if task.window is None:
+            continue
+        window = windows[task.window]
+        if task.stream == COMPUTE:
+            window.compute_s += p.seconds
+            window.exposed_s += taken.exposed_s
+            window.hidden_s += taken.hidden_s
+        else:
+            window.beside_s += p.seconds
+    for task, p, taken in zip(program.tasks, base, inside, strict=True):
+        found = windows.get(task.window or "")
+        if found is None or p.seconds == 0.0 or not found.beside_s:
+            yield p
+        elif task.stream == COMPUTE:
+            extra = (p.seconds - taken.exposed_s) * (found.factor(slowdown) - 1.0)
+            yield Price(p.seconds + extra, (*p.parts, Part("interference", extra, 0.0, 0.0)))
+        else:
+            yield _delayed(p, found.delay_s(slowdown) * p.seconds / found.beside_s)
 
 
-def _slowed(
-    task: Task, p: Price, compute: dict[str, float], beside: dict[str, float], slowdown: float
-) -> Price:
-    if task.window is None or task.stream != COMPUTE or not beside.get(task.window) or p.seconds == 0.0:
+def _delayed(p: Price, delay_s: float) -> Price:
+    """A collective that waits for its stream: time of its own cause, without bytes."""
+    if delay_s == 0.0:
         return p
-    factor = _stretch(beside[task.window], compute[task.window], slowdown)
-    extra = p.seconds * (factor - 1.0)
-    return Price(p.seconds + extra, (*p.parts, Part("interference", extra, 0.0, 0.0)))
-
-
-def _stretch(beside_s: float, compute_s: float, slowdown: float) -> float:
-    """How much longer ``compute_s`` of compute takes while ``beside_s`` of collectives run.
-
-    Compute proceeds at 1/slowdown while a collective runs: T compute and C communication seconds side
-    by side stretch the compute by min(slowdown, 1 + (1 - 1/slowdown)·C/T)
-    (docs/models.md section 1: exposed = (1 - 1/kappa)·t_comm + what does not fit).
-    """
-    if compute_s <= 0.0:
-        return 1.0
-    return min(slowdown, 1.0 + (1.0 - 1.0 / slowdown) * beside_s / compute_s)
+    return Price(p.seconds + delay_s, (*p.parts, Part(p.parts[0].cause, delay_s, 0.0, 0.0)))

@@ -69,13 +69,15 @@ class Program:
 
     A role stands for ``ranks`` GPUs that do the same on other data; communicators within it are strided groups of
     them (``sim.ops.Group``). ``staggered`` roles need not start a step together: each begins its next one when it
-    is through with this one.
+    is through with this one. ``one_stream``: collectives inside compute tasks and those of the collective
+    stream take turns.
     """
 
     tasks: tuple[Task, ...]
     order: tuple[dict[str, tuple[int, ...]], ...]
     ranks: int = 1
     staggered: bool = False
+    one_stream: bool = False
 
     @property
     def roles(self) -> int:

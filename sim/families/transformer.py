@@ -103,6 +103,7 @@ class Transformer:
             overlap_tp=asked.overlap.tp,
             overlap_ep=asked.overlap.ep,
             overlap_pp=asked.overlap.pp,
+            one_stream=asked.overlap.one_stream,
             gradient_bytes=4.0 if wide or training.gradient_dtype == "fp32" else 2.0,
             parameter_bytes=4.0 if wide else kept,
             prefetch=asked.prefetch,

@@ -7,7 +7,7 @@ parts: ``sim.parallel.passes``), ``("S", kind, part, micro-batch)`` for pipeline
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sim.ops import Collective, Host, Optimizer
@@ -81,7 +81,8 @@ class Planner:
         for stage in self.stages:
             self._finish(builder, stage)
         feed.finish(builder, self.strategy.feed)
-        return builder.build(staggered=not self.strategy.optimizer_barrier)
+        program = builder.build(staggered=not self.strategy.optimizer_barrier)
+        return replace(program, one_stream=self.strategy.one_stream)
 
     def _run(self, builder: ProgramBuilder, stage: Stage) -> None:
         sent: tuple[Key, ...] = ()

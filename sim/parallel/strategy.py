@@ -25,6 +25,7 @@ class Strategy:
     overlap_tp: bool = False
     overlap_ep: bool = False
     overlap_pp: bool = True
+    one_stream: bool = False  # collectives inside layers and those beside them take turns
     gradient_bytes: float = 4.0  # per element, on the wire
     parameter_bytes: float = 2.0
     prefetch: int = 1

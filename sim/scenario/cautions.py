@@ -94,6 +94,9 @@ def _unused_sharing(scenario: Scenario) -> Iterator[str]:
     for kind, degree in (("dp", dp * copies), ("tp", p.tp), ("pp", p.pp)):
         if degree == 1 and given(p.overlap, kind):
             yield f"parallelism.overlap.{kind}: has no effect: {kind} is 1"
+    inside = p.tp > 1 or p.ep > 1 or p.etp > 1 or (p.cp > 1 and p.cp_method != "ring")
+    if p.overlap.one_stream and not (inside and p.overlap.dp and dp > 1):
+        yield "parallelism.overlap.one_stream: has no effect: collectives inside layers and beside them never meet here"
     if p.data_sharding == "fsdp" and not p.overlap.dp and given(p, "prefetch"):
         yield "parallelism.prefetch: has no effect on time: overlap.dp is off, nothing is gathered ahead"
     if scenario.gpus == 1 and scenario.cluster.scale_up is not None:

@@ -69,6 +69,11 @@ def routing_is_consistent(scenario: Scenario) -> Iterator[Finding]:
         yield finding("a capacity bounds the buffer: remove it", "training.moe.static_buffer")
     if moe.dispatch_units is not None and moe.dispatch == "plain":
         yield finding("belongs to a deduplicated or fused dispatch: remove it", "training.moe.dispatch_units")
+    units = machine.node(scenario).gpu.compute_units if moe.dispatch_units is not None else 0
+    if moe.dispatch_units is not None and moe.dispatch_units >= units:
+        yield finding(
+            f"{moe.dispatch_units}: the GPU has {units} compute units", "training.moe.dispatch_units"
+        )
     if moe.dispatch == "fused" and overlap.ep:
         yield finding("a fused dispatch is hidden already: remove it", "parallelism.overlap.ep")
 

@@ -359,7 +359,8 @@ class MoeSpec(Section):
     dispatch_units: Annotated[int, Whole(1, 1024)] | None = Field(
         default=None,
         description="Compute units that a deduplicated or fused dispatch runs on: fewer than the stack's "
-        "dispatch_full_rate_units (64 as a rule) slow it; default: as many as it needs",
+        "dispatch_full_rate_units (64 as a rule) slow it, and with overlap.ep compute lacks them; default: as many "
+        "as it needs",
     )
 
 
@@ -476,6 +477,11 @@ class OverlapSpec(Section):
         default=False, description="Tokens on their way to experts and back"
     )
     pp: Annotated[bool, Field(strict=True)] = Field(default=True, description="Pipeline sends and receives")
+    one_stream: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="Collectives inside layers (tokens to experts, tensor and context parallelism) and those beside them "
+        "(gradients, gathered parameters) take turns on one stream; default: they run at the same time",
+    )
 
 
 class ParallelismSpec(Section):

@@ -174,6 +174,7 @@ STRICT_PLANS = (
     "data_sharding=fsdp pp=2 cluster.nodes=2 reshard=true gradient_sync=every",
     "data_sharding=fsdp pp=4 schedule=zb-h1 reshard=true",
     "data_sharding=zero-2 pp=2 cluster.nodes=2 overlap.dp=false",
+    "data_sharding=fsdp tp=2 cluster.nodes=2 overlap.one_stream=true",
     "tp=2 pp=2 order=tp-pp-dp cluster.nodes=2 overlap.dp=false",
     "tp=2 cp=2 pp=2 order=tp-cp-pp-dp cluster.nodes=2 overlap.dp=false",
 )
