@@ -25,6 +25,11 @@ def micro_dir() -> Path:
     return _data_dir("validation") / "micro"
 
 
+def steps_dir() -> Path:
+    """How much steps of published jobs differ (``validation/steps``)."""
+    return _data_dir("validation") / "steps"
+
+
 def residuals_file() -> Path:
     """The table of how far predictions of published runs were off; it may not exist yet in a checkout.
 

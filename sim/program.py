@@ -67,17 +67,24 @@ class Flow:
 class Program:
     """All tasks of one step. ``order[role][stream]`` lists task ids in issue order.
 
-    A role stands for ``ranks`` GPUs that do the same on other data; communicators within it are strided groups of
-    them (``sim.ops.Group``). ``staggered`` roles need not start a step together: each begins its next one when it
-    is through with this one. ``one_stream``: collectives inside compute tasks and those of the collective
-    stream take turns.
+    A role stands for as many GPUs as ``replica_of`` has entries: those with equal ones work on the same samples, the
+    others do the same on other samples. Communicators within a role are strided groups of its ranks
+    (``sim.ops.Group``). ``role_stride`` counts ranks of a role before those of the next role come (0: all of them).
+    ``staggered`` roles need not start a step together: each begins its next one when it is through with this one.
+    ``one_stream``: collectives inside compute tasks and those of the collective stream take turns.
     """
 
     tasks: tuple[Task, ...]
     order: tuple[dict[str, tuple[int, ...]], ...]
-    ranks: int = 1
+    replica_of: tuple[int, ...] = (0,)
+    role_stride: int = 0
     staggered: bool = False
     one_stream: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """GPUs that one role stands for."""
+        return len(self.replica_of)
 
     @property
     def roles(self) -> int:

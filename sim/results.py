@@ -170,6 +170,39 @@ class PredictionRange:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """Seconds per step that one change would save, on average over the trials, with its standard error."""
+
+    what: str
+    seconds: float
+    standard_error_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class StepSpread:
+    """Steps of one job that differ by chance: what the scenario's ``variability`` makes of the step time, in seconds.
+
+    ``nominal_s`` is the step with all devices alike. ``percentiles_s`` has the keys p05, p50, p95, p99.
+    """
+
+    trials: int
+    nominal_s: float
+    mean_s: float
+    standard_error_s: float
+    percentiles_s: Mapping[str, float]
+    decider: str  # the rank that decides, in words
+    gains: tuple[Gain, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        gains = [gain.to_dict() for gain in self.gains]
+        return plain | {"percentiles_s": dict(self.percentiles_s), "gains": gains}
+
+
+@dataclass(frozen=True)
 class StepResult:
     """One training step of one scenario: seconds by cause, memory by stage, and what it all rests on.
 
@@ -205,6 +238,7 @@ class StepResult:
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     range_90: PredictionRange | None = None  # None where no published run says anything
+    spread: StepSpread | None = None  # None where the scenario says nothing of variability
     counted: str = "tokens"  # what the fields called tokens count: tokens, or samples of a recommender
 
     def __post_init__(self) -> None:
@@ -258,6 +292,7 @@ class StepResult:
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
             "range_90": None if self.range_90 is None else self.range_90.to_dict(),
+            "spread": None if self.spread is None else self.spread.to_dict(),
         }
 
     def to_frame(self) -> pd.DataFrame:

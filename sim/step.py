@@ -9,6 +9,7 @@ nothing that only parses a command line imports it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -24,10 +25,15 @@ from sim.families import Family, family_of
 from sim.pricing import Price, price
 from sim.program import Program
 from sim.range import Case, prediction_range
-from sim.results import PredictionRange, RecordTable, StepResult
+from sim.results import PredictionRange, RecordTable, StepResult, StepSpread
 from sim.scenario import Scenario, machine, scenario_hash
+from sim.spread import step_spread
+from sim.spread.durations import Base
+from sim.spread.places import Places
 from sim.transfers import flows
 from sim.workload.workload import LOW_PRECISION
+
+HASHES = 16  # ways of hashing flows onto paths that a spread is drawn from
 
 Engine = Literal["auto", "events", "maxplus"]
 """``events`` shares links among transfers that meet; ``maxplus`` knows no contention and is faster; ``auto``
@@ -104,6 +110,26 @@ class Step:
         return prediction_range(self.case, self.timeline.step_s)
 
     @cached_property
+    def spread(self) -> StepSpread | None:
+        """Many steps instead of one, where the scenario says what differs between them."""
+        asked = self.scenario.variability
+        if asked is None:
+            return None
+        bases = [Base(step.timeline, step.prices) for step in self._by_chance(asked.trials)]
+        program, node = self.program, self.cluster.node
+        stride = program.role_stride or program.ranks
+        places = Places(program.roles, program.ranks, stride, node.gpus, max(1, node.nics))
+        return step_spread(program, bases, places, asked, self.scenario.seed)
+
+    def _by_chance(self, trials: int) -> Iterator[Step]:
+        """This step, and others whose flows the network hashes onto other paths."""
+        yield self
+        if self.cluster.network is None or self.scenario.cluster.fabric.routing != "ecmp":
+            return
+        for number in range(1, min(trials, HASHES)):
+            yield Step(self.scenario.model_copy(update={"seed": self.scenario.seed + number}), self.engine)
+
+    @cached_property
     def result(self) -> StepResult:
         scenario, cluster = self.scenario, self.cluster
         step_time_s = self.timeline.step_s
@@ -145,6 +171,7 @@ class Step:
             warnings=self._warnings(),
             range_90=self.range_90,
             counted=family.counted,
+            spread=self.spread,
         )
 
     def _warnings(self) -> tuple[str, ...]:

@@ -27,12 +27,14 @@ Durations = Callable[[Task], "Vector | float"]
 class RankTimes:
     """When each rank of each role is done: ``end_s[role]`` has shape (trials, ranks of a role), in seconds.
 
-    ``task_end_s`` holds the ends of all tasks as arrays of the grid, if they were asked for.
+    If they were asked for, ``task_done_s`` says when each rank is through its own part of a task, ``task_end_s`` when
+    its communicators let it go: by task id, as arrays of the grid.
     """
 
     program: Program
     grid: Grid
     end_s: tuple[Vector, ...]
+    task_done_s: Sequence[Vector] = ()
     task_end_s: Sequence[Vector] = ()
 
     @cached_property
@@ -83,6 +85,7 @@ class _Play:
     def __init__(self, program: Program, grid: Grid, duration_s: Durations, keep: bool) -> None:
         self.program, self.grid, self.duration_s, self.keep = program, grid, duration_s, keep
         self.end: dict[int, Vector] = {}
+        self.done: dict[int, Vector] = {}
         self.needed = Counter(other for task in program.tasks for other in task.waits)
         for streams in program.order:
             for ids in streams.values():
@@ -99,8 +102,9 @@ class _Play:
                 last[task.role] = end
             if self.needed[task_id] or self.keep:
                 self.end[task_id] = end
-        kept = [self.end[task.id] for task in self.program.tasks] if self.keep else ()
-        return RankTimes(self.program, self.grid, self._ends(last), kept)
+        ids = [task.id for task in self.program.tasks] if self.keep else ()
+        done = [self.done[i] for i in ids]
+        return RankTimes(self.program, self.grid, self._ends(last), done, [self.end[i] for i in ids])
 
     def _start(self, task: Task, before: int | None) -> Vector:
         start = self.nought if before is None else self._take(before)
@@ -113,6 +117,8 @@ class _Play:
 
     def _end(self, task: Task, start: Vector) -> Vector:
         end = start + self.duration_s(task)
+        if self.keep:
+            self.done[task.id] = end
         key = id(task.work)
         if key not in self._groups:
             self._groups[key] = groups(task.work, self.program.ranks)

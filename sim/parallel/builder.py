@@ -30,8 +30,8 @@ class Draft:
 class ProgramBuilder:
     """Tasks run on their stream in the order they are added."""
 
-    def __init__(self, roles: int, ranks: int = 1) -> None:
-        self._roles, self._ranks = roles, ranks
+    def __init__(self, roles: int, replica_of: tuple[int, ...] = (0,), role_stride: int = 0) -> None:
+        self._roles, self._replica_of, self._role_stride = roles, replica_of, role_stride
         self._drafts: list[Draft] = []
         self._ids: dict[Key, int] = {}
 
@@ -108,4 +108,4 @@ class ProgramBuilder:
                 )
             )
         frozen = tuple({stream: tuple(ids) for stream, ids in streams.items()} for streams in order)
-        return Program(tuple(tasks), frozen, self._ranks, staggered)
+        return Program(tuple(tasks), frozen, self._replica_of, self._role_stride, staggered)

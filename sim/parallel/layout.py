@@ -71,6 +71,12 @@ class Layout:
         return Axes.of(self.order, tp=self.tp, cp=self.cp, dp=self.dp, pp=self.pp)
 
     @cached_property
+    def replica_of(self) -> tuple[int, ...]:
+        """Which replica each rank of a stage belongs to."""
+        stage = Axes.of(self.order, tp=self.tp, cp=self.cp, dp=self.dp)
+        return tuple(stage.index(rank, "dp") for rank in range(self.tp * self.cp * self.dp))
+
+    @cached_property
     def expert_axes(self) -> Axes:
         """How routed experts are divided, over the same ranks: ``dp`` counts copies of them."""
         return Axes.of(self.order, tp=self.experts_tp, ep=self.ep, dp=self.expert_dp, pp=self.pp)

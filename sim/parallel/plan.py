@@ -73,7 +73,8 @@ class Planner:
         return Messages(self.shard)
 
     def build(self) -> Program:
-        builder = ProgramBuilder(self.layout.pp, self.layout.gpus // self.layout.pp)
+        layout = self.layout
+        builder = ProgramBuilder(layout.pp, layout.replica_of, layout.axes.stride("pp"))
         feed.start(builder, self.strategy.feed, self.layout.micro_batch * self.layout.microbatches)
         for stage in self.stages:
             self.data_parallel.prepare(builder, stage)

@@ -13,6 +13,7 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
     """One sentence each, beginning with the field."""
     common = (
         *_unused_seed(scenario),
+        *_unused_trials(scenario),
         *_background(scenario),
         *_unused_network(scenario),
         *_unused_shares(scenario),
@@ -31,8 +32,15 @@ def cautions(scenario: Scenario) -> tuple[str, ...]:
 def _unused_seed(scenario: Scenario) -> Iterator[str]:
     fabric = scenario.cluster.fabric
     moves = fabric.routing == "ecmp" or scenario.cluster.placement == "scattered"
-    if scenario.seed and not (fabric.kind != "non-blocking" and moves):
-        yield "seed: has no effect: nothing but ecmp routing and scattered nodes is random"
+    drawn = scenario.variability is not None and scenario.variability.random
+    if scenario.seed and not (fabric.kind != "non-blocking" and moves) and not drawn:
+        yield "seed: has no effect: nothing but ecmp routing, scattered nodes and variability is random"
+
+
+def _unused_trials(scenario: Scenario) -> Iterator[str]:
+    asked = scenario.variability
+    if asked is not None and not asked.random and given(asked, "trials"):
+        yield "variability.trials: has no effect: nothing is random, one step says it all"
 
 
 def _background(scenario: Scenario) -> Iterator[str]:

@@ -10,7 +10,6 @@ FIELDS: dict[str, str] = {
     "job": NOT_YET,
     "cost": NOT_YET,
     "data": "is called training.input here",
-    "variability": NOT_YET,
     "cluster.pools": f"{NOT_YET}: one node type per scenario",
     "training.attention_backward": NOT_YET,
     "training.recompute.ids": "is called layers here: {layers: [0, 1, 5]}",

@@ -176,6 +176,11 @@ def host_tables_are_known(scenario: Scenario) -> Iterator[Finding]:
         yield finding("has no effect without host_tables", "parallelism.tables.host_bandwidth")
 
 
+def ranks_are_alike(scenario: Scenario) -> Iterator[Finding]:
+    if scenario.variability is not None:
+        yield finding(f"of recommenders is {NOT_YET}: the busiest rank stands for all", "variability")
+
+
 def _model(scenario: Scenario) -> Recommender:
     model = machine.recommender(scenario)
     if model is None:
@@ -193,4 +198,5 @@ RECOMMENDER_RULES: tuple[Check, ...] = (
     planner_is_asked_what_it_knows,
     two_levels_exist,
     host_tables_are_known,
+    ranks_are_alike,
 )

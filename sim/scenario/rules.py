@@ -18,6 +18,7 @@ from sim.scenario.partial import Undecided, view
 from sim.scenario.plan_rules import PLAN_RULES
 from sim.scenario.recommender_rules import RECOMMENDER_RULES, tables_have_a_recommender
 from sim.scenario.schema import Scenario
+from sim.scenario.variability_rules import VARIABILITY_RULES
 
 COMMON_RULES: tuple[Check, ...] = (*MACHINE_RULES, *INPUT_RULES)
 TRANSFORMER_RULES: tuple[Check, ...] = (
@@ -26,6 +27,7 @@ TRANSFORMER_RULES: tuple[Check, ...] = (
     *EXPERT_RULES,
     *CONTEXT_RULES,
     *HOST_RULES,
+    *VARIABILITY_RULES,
     tables_have_a_recommender,
 )
 

@@ -25,6 +25,7 @@ from sim.scenario.fields import (
 )
 from sim.scenario.inline_model import ModelChoice
 from sim.scenario.section import Section
+from sim.scenario.variability import VariabilitySpec
 from sim.workload.architecture import Architecture
 from sim.workload.recommender import Recommender
 
@@ -617,8 +618,13 @@ class Scenario(Section):
     training: TrainingSpec = Field(description="What one step computes")
     parallelism: ParallelismSpec = Field(default=ParallelismSpec(), description="Who does what")
     metrics: MetricsSpec = Field(default=MetricsSpec(), description="How results are counted")
+    variability: VariabilitySpec | None = Field(
+        default=None,
+        description="What differs between GPUs and between steps; default: nothing, and no spread",
+    )
     seed: Annotated[int, Whole(0, 2**32 - 1)] = Field(
-        default=0, description="Moves the hashes of ecmp routing and scattered nodes; nothing else is random"
+        default=0,
+        description="Moves the hashes of ecmp routing, scattered nodes and the draws of variability",
     )
 
     @property

@@ -13,6 +13,7 @@ from sim.causes import BY_KEY, CAUSES
 from sim.report.quantities import duration, percent, significant, teraflops, time_unit, tokens
 from sim.report.terminal.bars import bar
 from sim.report.terminal.memory_page import memory_summary
+from sim.report.terminal.spread_lines import spread_lines
 from sim.results import Source, StepResult
 
 BAR_CELLS = 40
@@ -23,6 +24,8 @@ def step_page(result: StepResult) -> RenderableType:
     """The whole page of one result."""
     parts: list[RenderableType] = [headline(result), Text(), _figures(result), *_range_basis(result)]
     parts += [Text(), _heading("Where the step goes"), *_breakdown(result)]
+    if result.spread is not None:
+        parts += [Text(), _heading("How steps differ"), *spread_lines(result.spread)]
     parts += [Text(), *memory_summary(result)]
     parts += [Text(), _bottleneck(result)]
     parts += _notes("Warnings", result.warnings, "yellow")
