@@ -1,7 +1,7 @@
 """Where ranks sit: which communicator spans which scale-up domains.
 
 Ranks are laid out in the layout's order of axes, by default as Megatron does: neighbours in TP share a domain,
-pipeline stages are furthest apart (docs/adr/015).
+pipeline stages are furthest apart (docs/adr/017).
 """
 
 from __future__ import annotations
