@@ -740,6 +740,19 @@ CASES = [
         "training.embeddings",
         "is no recommender",
     ),
+    ("something_differs", ["variability={trials: 3}"], "variability", "says nothing that differs"),
+    (
+        "slow_devices_exist",
+        ["variability={slow: [{node: 0, gpu: 8, speed: 0.5}]}"],
+        "variability.slow.0",
+        "GPU 8 of a node with 8",
+    ),
+    (
+        "steps_end_together",
+        ["variability={step_noise: 0.01}", "parallelism={pp: 2, optimizer_barrier: false}"],
+        "variability",
+        "without parallelism.optimizer_barrier",
+    ),
 ]
 
 
