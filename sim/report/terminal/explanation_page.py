@@ -49,7 +49,8 @@ def _figures(found: Mapping[str, Any]) -> RenderableType:
     table.add_row("predicted", duration(found["predicted_s"]), _range(found))
     if found["healthy_s"] is not None:
         table.add_row("healthy", duration(found["healthy_s"]), "as given")
-    table.add_row("measured", duration(found["measured_s"]), found["measured"])
+    given = found["measured"] if "/" in found["measured"] or found["log"] is not None else ""
+    table.add_row("measured", duration(found["measured_s"]), given)  # a plain time needs no second telling
     sign = "+" if found["difference_s"] >= 0 else "−"
     table.add_row(
         "difference", f"{sign}{duration(abs(found['difference_s']))}", signed_percent(found["difference"])
