@@ -50,7 +50,9 @@ def layouts(draw: st.DrawFn) -> tuple[str, ...]:
         if schedule == "interleaved":
             found.append("parallelism.virtual_stages=2")
     if tp * pp < 8:
-        sharding = draw(st.sampled_from(("ddp", "zero-1", "zero-2", "fsdp")))
+        two_ways = any("dualpipe" in change for change in found)  # zero-2 and fsdp are refused beside it
+        plain = ("ddp", "zero-1")
+        sharding = draw(st.sampled_from(plain if two_ways else (*plain, "zero-2", "fsdp")))
         found.append(f"parallelism.data_sharding={sharding}")
         if sharding == "fsdp":
             found.append(f"parallelism.reshard={draw(st.booleans())}".lower())
