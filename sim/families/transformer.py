@@ -104,7 +104,7 @@ class Transformer:
             overlap_ep=asked.overlap.ep,
             overlap_pp=asked.overlap.pp,
             one_stream=asked.overlap.one_stream,
-            gradient_bytes=4.0 if wide or training.gradient_dtype == "fp32" else 2.0,
+            gradient_bytes=self._gradient_bytes,
             parameter_bytes=4.0 if wide else kept,
             prefetch=asked.prefetch,
             reshard=asked.reshard,
@@ -149,8 +149,13 @@ class Transformer:
             return Buckets.megatron(self.scenario.dp)
         if asked.bucket_size_bytes is None:
             return Buckets(None if asked.bucket_parameters is None else float(asked.bucket_parameters))
-        wide = "fp32" in (self.scenario.training.precision, self.scenario.training.gradient_dtype)
-        return Buckets(asked.bucket_size_bytes / (4.0 if wide else 2.0))
+        return Buckets(asked.bucket_size_bytes / self._gradient_bytes)
+
+    @property
+    def _gradient_bytes(self) -> float:
+        """Of one element on the wire and in a bucket."""
+        training = self.scenario.training
+        return 4.0 if "fp32" in (training.precision, training.gradient_dtype) else 2.0
 
     @property
     def _feed(self) -> Feed | None:
