@@ -13,7 +13,7 @@ from sim.families.memory_series import memory_records
 from sim.parallel.activations import layer_activations
 from sim.parallel.buckets import Buckets
 from sim.parallel.cuts import balanced, even, with_ends
-from sim.parallel.feed import Feed, loaders_per_host
+from sim.parallel.feed import Feed
 from sim.parallel.layout import Layout, Recompute
 from sim.parallel.memory import MemoryFacts, MemoryRequest, memory_by_stage, stage_contexts
 from sim.parallel.mesh import Mesh
@@ -169,18 +169,7 @@ class Transformer:
             host_Bps=asked.host_bandwidth_Bps,
             samples_per_s=asked.samples_per_s,
             workers=asked.workers,
-            loaders_per_host=self._loaders(host),
-        )
-
-    def _loaders(self, host: int) -> int:
-        layout = self.layout
-        if layout.order != AXES:
-            return Mesh(layout, self.cluster.domain_gpus).loaders(host)
-        return loaders_per_host(
-            host,
-            tp=layout.tp,
-            stage_ranks=layout.gpus // layout.pp,
-            whole_pipeline=layout.pp > 1 and layout.gpus <= host,
+            loaders_per_host=Mesh(layout, self.cluster.domain_gpus).loaders(host),
         )
 
     @cached_property

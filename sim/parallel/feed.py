@@ -38,16 +38,6 @@ class Feed:
         )
 
 
-def loaders_per_host(host_gpus: int, *, tp: int, stage_ranks: int, whole_pipeline: bool) -> int:
-    """Ranks of one host that load samples of their own.
-
-    Tensor-parallel ranks share what the first of them loads; context-parallel ones load the whole
-    sequence and keep their part. The first stage needs tokens, the last one labels: a host that holds
-    the ``whole_pipeline`` of several stages loads twice.
-    """
-    return max(1, min(host_gpus, stage_ranks) // tp) * (2 if whole_pipeline else 1)
-
-
 def start(builder: ProgramBuilder, feed: Feed | None, samples: int) -> None:
     """The first stage's samples: the next step's in the background, or this step's in line."""
     if feed is None:

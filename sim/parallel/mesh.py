@@ -94,7 +94,8 @@ class Mesh:
 
     def loaders(self, host_gpus: int) -> int:
         """Ranks of the first host that load samples of their own: one of each tensor-parallel group on the first
-        stage, which needs tokens, and on the last one, which needs labels."""
+        stage, which needs tokens, and on the last one, which needs labels. Context-parallel ranks load the whole
+        sequence and keep their part."""
         axes = self.layout.axes
         ends = {0, self.layout.pp - 1}
         here = range(min(host_gpus, self.layout.gpus))

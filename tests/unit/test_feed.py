@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes.scenarios import changes, small
 
-from sim.parallel.feed import Feed, loaders_per_host
+from sim.parallel.feed import Feed
+from sim.parallel.mesh import Mesh
 from sim.results import StepResult
-from sim.step import simulate
+from sim.step import Step, simulate
 
 STEP_S = simulate(small()).step_time_s
 
@@ -73,8 +76,12 @@ def test_a_published_host_limited_recommender_run() -> None:
     ],
 )
 def test_ranks_that_load(tp: int, stage_ranks: int, whole_pipeline: bool, loaders: int) -> None:
-    found = loaders_per_host(8, tp=tp, stage_ranks=stage_ranks, whole_pipeline=whole_pipeline)
-    assert found == loaders
+    pp = 8 // stage_ranks if whole_pipeline else 1
+    one_stage = Step(small()).family.layout
+    layout = replace(
+        one_stage, tp=tp, dp=stage_ranks // tp, pp=pp, stage_layers=(1,) * pp, part_layers=(1,) * pp
+    )
+    assert Mesh(layout, 8).loaders(8) == loaders
 
 
 def test_a_pipeline_waits_on_its_first_stage() -> None:
