@@ -43,12 +43,6 @@ class RankTimes:
         latest: Vector = np.max([end.max(axis=1) for end in self.end_s], axis=0)
         return latest
 
-    @cached_property
-    def last_rank(self) -> tuple[tuple[int, int], ...]:
-        """(role, rank within the role) that ends last in each trial; the first of equals."""
-        roles = np.argmax([end.max(axis=1) for end in self.end_s], axis=0)
-        return tuple((int(role), int(np.argmax(self.end_s[role][i]))) for i, role in enumerate(roles))
-
 
 def run(program: Program, grid: Grid, duration_s: Durations, *, keep: bool = False) -> RankTimes:
     """Plays ``program`` on every rank. ``keep`` holds on to the ends of all tasks, for a critical path.

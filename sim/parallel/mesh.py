@@ -89,9 +89,6 @@ class Mesh:
             "embedding", min(2, self.layout.pp), 2 if inside else 1, stride, self._apart(last, stride)
         )
 
-    def first_rank(self, stage: int) -> int:
-        return stage * self.layout.axes.stride("pp")
-
     def loaders(self, host_gpus: int) -> int:
         """Ranks of the first host that load samples of their own: one of each tensor-parallel group on the first
         stage, which needs tokens, and on the last one, which needs labels. Context-parallel ranks load the whole

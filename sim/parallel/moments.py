@@ -79,11 +79,6 @@ class StageContext:
         return self.runs_again(held) and (asked.kind != "selective" or "moe" in asked.modules)
 
     @property
-    def micro_batch_bytes(self) -> float:
-        """Activations that one micro-batch in flight holds in the layers of the stage."""
-        return sum(self.held.count(h) * self.kept(h) for h in dict.fromkeys(self.held))
-
-    @property
     def recomputed(self) -> int:
         return sum(held.recomputed for held in self.held)
 

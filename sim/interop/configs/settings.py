@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sim.scenario.errors import Position, Problem, shown
 from sim.scenario.yaml_document import Block, Node, plain
@@ -140,8 +140,3 @@ def as_number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if abs(number) < 1e300 else None  # neither NaN nor infinite
-
-
-def renamed(setting: Setting, value: object) -> Setting:
-    """``setting`` with another value at the same place."""
-    return replace(setting, value=value)
